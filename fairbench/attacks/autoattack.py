@@ -1,0 +1,206 @@
+"""AutoAttack (Croce and Hein, 2020, arXiv:2003.01690), per example, by the authors' own attacks (pyautoattack).
+
+The stages are theirs; what is ours is who is attacked and where it starts. Each stage and each target class runs on the
+survivors of the one before; the random starts depend on (seed, example index) alone, where the package draws them for a
+whole batch; and a success counts only once the original model confirms it. Resuming is the runner's, shard by shard:
+pyautoattack 0.2.0 raises when it restores a state it saved.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
+from fairbench.randomness import uniform_noise
+
+ITERATIONS = 100
+QUERIES = 5_000
+MAX_TARGETS = 9
+_FORWARD_COST = 1 / 3
+"""A forward pass next to a forward and a backward one to the input."""
+
+# Streams of an example's noise; PGD's restarts are 0, 1, 2, ...
+_STREAM_APGD_CE = 1_000
+_STREAM_APGD_T = 1_001  # and the target's rank
+_STREAM_SQUARE = 2_000
+
+_quiet = logging.getLogger(f"{__name__}.pyautoattack")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False  # its warnings about zero gradients are raised per run by the evaluation's own checks
+
+
+@dataclass(frozen=True)
+class _Batch:
+    x: Tensor
+    y: Tensor
+    index: np.ndarray
+
+
+_Model = Callable[[Tensor], Tensor]
+_Stage = tuple[str, float, Callable[[_Model, _Batch], Tensor]]
+"""Name, cost of one example, and a function from (model, survivors) to candidates."""
+
+
+@dataclass(frozen=True)
+class AutoAttack:
+    """AutoAttack, version "standard", L-inf: APGD-CE, APGD-T and FAB-T (9 targets, K - 1 at most), Square.
+
+    The targeted DLR loss needs four classes: for K <= 3 the ensemble is APGD-CE, FAB and Square (PROTOCOL.md).
+    """
+
+    threat_model: ThreatModel
+    num_classes: int
+    seed: int = 0
+    name: str = "autoattack"
+
+    @property
+    def targets(self) -> int:
+        """Number of target classes of the targeted stages."""
+        return min(MAX_TARGETS, self.num_classes - 1)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the stages, in order."""
+        return ("apgd-ce", "apgd-t", "fab-t", "square") if self.num_classes > 3 else ("apgd-ce", "fab", "square")
+
+    @property
+    def cost(self) -> float:
+        """Return the passes a robust example needs."""
+        return sum(cost for _, cost, _ in self._plan())
+
+    def parameters(self) -> dict[str, Any]:
+        """Return every parameter as plain data."""
+        return {
+            "norm": "Linf",
+            "epsilon": self.threat_model.epsilon,
+            "version": "standard",
+            "stages": list(self.stages),
+            "iterations": ITERATIONS,
+            "targets": self.targets,
+            "queries": QUERIES,
+            "seed": self.seed,
+        }
+
+    def __call__(
+        self, model: nn.Module, x: Tensor, y: Tensor, index: np.ndarray, *, verify: Verify, tick: Tick
+    ) -> Proposal:
+        """Return a confirmed adversarial input for each broken example and ``x`` for the others.
+
+        The extra ``broken_by`` names the stage that broke an example, "clean" where none was needed; masked where it
+        withstood all.
+        """
+        adversarial, broken_by = x.clone(), np.ma.masked_all(len(x), dtype=object)
+        clean_wrong = verify(x, x, y).cpu().numpy()
+        broken_by[clean_wrong] = "clean"
+        survivors = np.flatnonzero(~clean_wrong)
+        with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
+            for name, cost, attack in self._plan():
+                tick(cost * (len(x) - len(survivors)))
+                if not len(survivors):
+                    continue
+                at = torch.from_numpy(survivors).to(x.device)
+                batch = _Batch(x[at], y[at], index[survivors])
+                counted = _Counted(model, cost * len(survivors), tick)
+                found = self._inside(attack(counted, batch), batch.x)
+                counted.finish()
+                broken = verify(found, batch.x, batch.y)
+                adversarial[at[broken]] = found[broken]
+                hit = broken.cpu().numpy()
+                broken_by[survivors[hit]] = name
+                survivors = survivors[~hit]
+        return Proposal(adversarial, {"broken_by": broken_by})
+
+    def _inside(self, found: Tensor, x: Tensor) -> Tensor:
+        """Undo float32 rounding at the border of the ball; a candidate further out than that is none: back to x."""
+        inside = self.threat_model.contains(found, x).view(-1, *[1] * (x.ndim - 1))
+        return torch.where(inside, self.threat_model.project(found, x), x)
+
+    def _plan(self) -> list[_Stage]:
+        """List the runs: one for APGD-CE, one a target for APGD-T and FAB-T, one for Square."""
+        ranks = range(2, self.targets + 2)
+        runs: list[_Stage] = [("apgd-ce", ITERATIONS + 1, self._apgd_ce)]
+        if self.num_classes > 3:
+            runs += [("apgd-t", ITERATIONS + 1, partial(self._apgd_t, rank=rank)) for rank in ranks]
+            runs += [("fab-t", 4 / 3 * ITERATIONS, partial(self._fab, rank=rank)) for rank in ranks]
+        else:
+            runs.append(("fab", (self.num_classes + 2) / 3 * ITERATIONS, self._fab))
+        return [*runs, ("square", QUERIES * _FORWARD_COST, self._square)]
+
+    def _apgd_ce(self, model: _Model, batch: _Batch) -> Tensor:
+        from pyautoattack.autopgd_base import APGDAttack
+
+        return self._apgd(APGDAttack(model, **self._common(batch), logger=_quiet), batch, _STREAM_APGD_CE)
+
+    def _apgd_t(self, model: _Model, batch: _Batch, rank: int) -> Tensor:
+        from pyautoattack.autopgd_base import APGDAttack_targeted
+
+        attack = APGDAttack_targeted(model, **self._common(batch), logger=_quiet)
+        with torch.no_grad():
+            attack.y_target = model(batch.x).argsort(dim=1)[:, -rank]
+        return self._apgd(attack, batch, _STREAM_APGD_T + rank)
+
+    def _apgd(self, attack: Any, batch: _Batch, stream: int) -> Tensor:
+        """Run one start of APGD; its own start is scaled so that the largest pixel is at epsilon, and so is this."""
+        attack.init_hyperparam(batch.x)
+        noise = self._noise(batch, tuple(batch.x.shape[1:]), stream)
+        start = batch.x + self.threat_model.epsilon * attack.normalize(noise)
+        _, right, _, found = attack.attack_single_run(batch.x, batch.y, x_init=start)
+        return torch.where((right == 0).view(-1, *[1] * (batch.x.ndim - 1)), found, batch.x)
+
+    def _fab(self, model: _Model, batch: _Batch, rank: int | None = None) -> Tensor:
+        """Run FAB from the example itself, towards the class of some rank or (None) the nearest boundary."""
+        from pyautoattack.fab_pt import FABAttack_PT
+
+        attack = FABAttack_PT(model, **self._common(batch))
+        attack.target_class = rank
+        return attack.attack_single_run(batch.x, batch.y, use_rand_start=False, is_targeted=rank is not None)
+
+    def _square(self, model: _Model, batch: _Batch) -> Tensor:
+        """Run Square: stripes from the example's noise, then windows and signs from the seed, alike for every batch."""
+        from pyautoattack.square import SquareAttack
+
+        common = {"eps": self.threat_model.epsilon, "device": batch.x.device}
+        attack = SquareAttack(model, n_queries=QUERIES, resc_schedule=False, **common)
+        drawn = attack.random_choice
+
+        def random_choice(shape: list[int]) -> Tensor:
+            if len(shape) == batch.x.ndim:  # the start, one draw an example; later draws have no batch dimension
+                return self._noise(batch, tuple(shape[1:]), _STREAM_SQUARE).sign()
+            return drawn(shape)
+
+        attack.random_choice = random_choice
+        attack.init_hyperparam(batch.x)
+        torch.manual_seed(self.seed)  # inside fork_rng: the caller's generator is left as it was
+        return attack.attack_single_run(batch.x, batch.y)[1]
+
+    def _common(self, batch: _Batch) -> dict[str, Any]:
+        return {"n_iter": ITERATIONS, "eps": self.threat_model.epsilon, "device": batch.x.device}
+
+    def _noise(self, batch: _Batch, shape: tuple[int, ...], stream: int) -> Tensor:
+        return torch.from_numpy(uniform_noise(self.seed, batch.index, shape, stream=stream)).to(batch.x.device)
+
+
+class _Counted:
+    """The model as a plain callable that reports progress: a run's cost is spread over the calls it is known to make."""
+
+    def __init__(self, model: nn.Module, cost: float, tick: Tick) -> None:
+        self._model = model
+        self._left = cost
+        self._tick = tick
+
+    def __call__(self, x: Tensor) -> Tensor:
+        share = min(self._left, len(x) * (1.0 if torch.is_grad_enabled() else _FORWARD_COST))
+        self._left -= share
+        self._tick(share)
+        return self._model(x)
+
+    def finish(self) -> None:
+        """Report what is left: the run ended early."""
+        self._tick(self._left)
+        self._left = 0.0

@@ -1,0 +1,133 @@
+"""What an attack is, and the harness around it.
+
+An attack proposes adversarial inputs against the attack-ready copy of a model. The harness projects them onto the threat
+model and scores them with the *original* model in float32, so no attack can claim a success that the model under test
+does not show, and none can leave the ball.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairbench.errors import ModelError
+
+_BALL_TOLERANCE = 1e-6
+"""Float32 rounding of ``x + delta`` for x in [0, 1]; an input further out than this is not in the ball."""
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """L-inf ball of radius ``epsilon`` (in the unit of the inputs: [0, 1] pixels) within the box [low, high]."""
+
+    epsilon: float
+    low: float = 0.0
+    high: float = 1.0
+
+    def project(self, x_adv: Tensor, x: Tensor) -> Tensor:
+        """Return the nearest point to ``x_adv`` in the ball around ``x`` and in the box; both (B, ...)."""
+        ball = torch.clamp(x_adv, x - self.epsilon, x + self.epsilon)
+        return ball.clamp(self.low, self.high)
+
+    def contains(self, x_adv: Tensor, x: Tensor) -> Tensor:
+        """Return (B,) bool: inside the ball (up to float32 rounding) and inside the box."""
+        distance = (x_adv - x).abs().flatten(1).amax(1)
+        inside = ((x_adv >= self.low) & (x_adv <= self.high)).flatten(1).all(1)
+        return (distance <= self.epsilon + _BALL_TOLERANCE) & inside
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Adversarial inputs (B, ...), and extra columns of the outcome table by suffix ("broken_at"), each of length B.
+
+    A masked array marks rows where an extra has no value.
+    """
+
+    adversarial: Tensor
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+Verify = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(x_adv, x, y) -> (B,) bool: inside the threat model and misclassified by the original model."""
+
+Tick = Callable[[float], None]
+"""Reports work done, in the unit of :attr:`Attack.cost` times examples."""
+
+
+class Attack(Protocol):
+    """An attack on a batch."""
+
+    name: str
+    """Column prefix in the outcome table."""
+    threat_model: ThreatModel
+    cost: float
+    """Work for one example, in forward-and-backward passes; only for the progress bar."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return every parameter as plain data; the manifest keeps it and the run's hash depends on it."""
+        ...
+
+    def __call__(
+        self, model: nn.Module, x: Tensor, y: Tensor, index: np.ndarray, *, verify: Verify, tick: Tick
+    ) -> Proposal:
+        """Propose adversarial inputs for ``x`` (B, ...) with labels ``y`` (B,) and split positions ``index`` (B,)."""
+        ...
+
+
+def logits_of(model: nn.Module, x: Tensor, index: np.ndarray, num_classes: int) -> Tensor:
+    """Return (B, K) float32 logits without gradient, checked.
+
+    Raises
+    ------
+    ModelError
+        The output is no (B, K) tensor, or holds NaN or infinity (the example is named).
+    """
+    with torch.no_grad():
+        logits = model(x)
+    if not isinstance(logits, Tensor):
+        from fairbench.models.base import describe_output
+
+        raise ModelError(f"the model returns {describe_output(logits)}; pick the logits with --output (such as 0).")
+    if logits.ndim != 2 or len(logits) != len(x):
+        raise ModelError(
+            f"the model maps a batch of shape {tuple(x.shape)} to {tuple(logits.shape)}; logits are "
+            f"({len(x)}, {num_classes})."
+        )
+    if logits.shape[1] != num_classes:
+        raise ModelError(f"the model has {logits.shape[1]} outputs, but the dataset has {num_classes} classes.")
+    bad = ~torch.isfinite(logits).all(1)
+    if bad.any():
+        example = int(index[int(bad.nonzero()[0])])
+        raise ModelError(f"the model's logits are NaN or infinite on example {example}.")
+    return logits.float()
+
+
+def run_attack(
+    attack: Attack,
+    original: nn.Module,
+    prepared: nn.Module,
+    batch: tuple[Tensor, Tensor, np.ndarray],
+    num_classes: int,
+    tick: Tick,
+) -> dict[str, Any]:
+    """Attack one batch and return its columns of the outcome table by full name.
+
+    ``<name>_pred`` is what the original model says of the projected proposal; extras follow as the attack named them.
+    """
+    x, y, index = batch
+    threat_model = attack.threat_model
+
+    def verify(x_adv: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        with torch.no_grad():
+            wrong = original(x_adv).argmax(1) != y
+        return wrong & threat_model.contains(x_adv, x)
+
+    proposal = attack(prepared, x, y, index, verify=verify, tick=tick)
+    adversarial = threat_model.project(proposal.adversarial.detach(), x)
+    predictions = logits_of(original, adversarial, index, num_classes).argmax(1)
+    columns: dict[str, Any] = {f"{attack.name}_pred": predictions.cpu().numpy().astype(np.int16)}
+    columns.update({f"{attack.name}_{suffix}": values for suffix, values in proposal.extras.items()})
+    return columns

@@ -1,0 +1,291 @@
+"""The inner maximisation: projected gradient ascent with sign steps (Madry et al., 2018, arXiv:1706.06083).
+
+There is one. Evaluation, every training method and least epsilon call :func:`pgd`; they differ in its arguments.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
+from fairbench.randomness import uniform_noise
+
+GAUSSIAN_SCALE = 0.001
+"""Standard deviation of the "gaussian" start (Zhang et al., 2019, arXiv:1901.08573)."""
+
+OnStep = Callable[[int, Tensor], None]
+"""Called with (k, logits of iterate k) for k = 0 .. steps - 1."""
+
+
+@dataclass(frozen=True)
+class PGDResult:
+    """What :func:`pgd` found. The last three are None unless ``stop`` was set.
+
+    Parameters
+    ----------
+    last
+        (B, ...) where each example ended.
+    first_wrong
+        (B, ...) the first misclassified iterate; ``last`` where there was none.
+    last_right
+        (B, ...) the last iterate before ``first_wrong``, correctly classified; ``x`` where the start was wrong.
+    steps_right
+        (B,) int64 steps taken from correctly classified iterates, up to the first wrong one: 0..steps.
+    broken
+        (B,) bool, whether any iterate was misclassified.
+    """
+
+    last: Tensor
+    first_wrong: Tensor | None = None
+    last_right: Tensor | None = None
+    steps_right: Tensor | None = None
+    broken: Tensor | None = None
+
+
+def pgd(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    epsilon: float | Tensor,
+    step: float | Tensor,
+    steps: int,
+    loss: Literal["ce", "kl"] = "ce",
+    init: Literal["uniform", "gaussian", "none"] = "uniform",
+    noise: Tensor | None = None,
+    stop: Literal["misclassified"] | None = None,
+    tau: int = 0,
+    on_step: OnStep | None = None,
+    box: tuple[float, float] = (0.0, 1.0),
+) -> PGDResult:
+    """Ascend the loss inside the L-inf ball around ``x`` and the box, with steps of fixed size along the sign.
+
+    Parameters
+    ----------
+    model
+        Maps (B, ...) to (B, K) logits; put it in ``eval()`` mode before, and freeze its parameters for speed.
+    x, y
+        (B, ...) float inputs in the box and (B,) int64 labels.
+    epsilon, step
+        Radius and step in the unit of the inputs; a float, or (B,) for one an example.
+    steps
+        Number of steps K.
+    loss
+        "ce": cross-entropy to ``y``. "kl": KL(f(x) || f(x_adv)), the clean prediction held fixed.
+    init
+        "uniform": uniform in the ball. "gaussian": x + 0.001 N(0, I). "none": x.
+    noise
+        (B, ...) the draw behind ``init``: uniform in [-1, 1], or standard normal. Default: torch's generator.
+    stop
+        "misclassified": an example stops ``tau`` steps after its first misclassified iterate and leaves the batch;
+        one more forward pass judges the last iterate.
+    on_step
+        Called before each step with the iterate's logits; not together with ``stop``.
+
+    Returns
+    -------
+    PGDResult
+
+    Examples
+    --------
+    >>> model = nn.Linear(2, 2, bias=False)
+    >>> with torch.no_grad():
+    ...     _ = model.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    >>> x, y = torch.tensor([[0.6, 0.4]]), torch.tensor([0])
+    >>> result = pgd(model, x, y, epsilon=0.125, step=0.125, steps=1, init="none")
+    >>> [round(v, 3) for v in result.last[0].tolist()]
+    [0.475, 0.525]
+    """
+    epsilon, step = _broadcast(epsilon, x), _broadcast(step, x)
+    lower, upper = (x - epsilon).clamp(min=box[0]), (x + epsilon).clamp(max=box[1])
+    clean = None
+    if loss == "kl":
+        with torch.no_grad():
+            clean = F.softmax(model(x), dim=1)
+    current = torch.clamp(_start(x, epsilon, init, noise), lower, upper)
+    if stop is not None:
+        return _until_wrong(model, x, y, clean, current, (lower, upper), step, steps, tau)
+    for k in range(steps):
+        logits, gradient = _ascent(model, current, y, clean)
+        if on_step is not None:
+            on_step(k, logits)
+        current = torch.clamp(current + step * gradient.sign(), lower, upper)
+    return PGDResult(current)
+
+
+def _until_wrong(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    clean: Tensor | None,
+    start: Tensor,
+    bounds: tuple[Tensor, Tensor],
+    step: float | Tensor,
+    steps: int,
+    tau: int,
+) -> PGDResult:
+    """Run with ``stop="misclassified"``: ``rows`` are the examples still in the batch, ``current`` their iterates."""
+    last, first_wrong, last_right = start.clone(), start.clone(), x.clone()
+    steps_right = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    broken = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    slack = torch.full((len(x),), tau, dtype=torch.int64, device=x.device)
+    rows, current = torch.arange(len(x), device=x.device), start
+    for k in range(steps + 1):
+        if not len(rows):
+            break
+        y_rows, clean_rows = y[rows], None if clean is None else clean[rows]
+        if k < steps:
+            logits, gradient = _ascent(model, current, y_rows, clean_rows)
+        else:
+            with torch.no_grad():
+                logits, gradient = model(current), torch.empty_like(current)
+        newly = (logits.argmax(1) != y_rows) & ~broken[rows]
+        first_wrong[rows[newly]] = current[newly]
+        broken[rows[newly]] = True
+        right = ~broken[rows]
+        last_right[rows[right]] = current[right]
+        steps_right[rows[right]] += int(k < steps)
+        last[rows] = current
+        stay = right | (slack[rows] > 0)
+        slack[rows[~right]] -= 1
+        if k < steps:
+            rows, current, gradient = rows[stay], current[stay], gradient[stay]
+            size = step[rows] if isinstance(step, Tensor) else step
+            current = torch.clamp(current + size * gradient.sign(), bounds[0][rows], bounds[1][rows])
+    return PGDResult(last, torch.where(_like(broken, last), first_wrong, last), last_right, steps_right, broken)
+
+
+def _ascent(model: nn.Module, current: Tensor, y: Tensor, clean: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the logits of an iterate and the gradient of the summed loss with respect to it."""
+    current = current.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = model(current)
+        if clean is None:
+            loss = F.cross_entropy(logits, y, reduction="sum")
+        else:
+            loss = F.kl_div(F.log_softmax(logits, dim=1), clean, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, current)
+    return logits.detach(), gradient
+
+
+def _start(x: Tensor, epsilon: float | Tensor, init: str, noise: Tensor | None) -> Tensor:
+    if init == "uniform":
+        return x + epsilon * (torch.rand_like(x) * 2 - 1 if noise is None else noise)
+    if init == "gaussian":
+        return x + GAUSSIAN_SCALE * (torch.randn_like(x) if noise is None else noise)
+    if init == "none":
+        return x.clone()
+    raise ValueError(f"init is 'uniform', 'gaussian' or 'none', not {init!r}")
+
+
+def _broadcast(value: float | Tensor, x: Tensor) -> float | Tensor:
+    return value.to(x).view(-1, *[1] * (x.ndim - 1)) if isinstance(value, Tensor) and value.ndim else value
+
+
+def _like(flags: Tensor, x: Tensor) -> Tensor:
+    return flags.view(-1, *[1] * (x.ndim - 1))
+
+
+@dataclass(frozen=True)
+class PGDAttack:
+    """PGD as an attack of the evaluation (PROTOCOL.md, "PGD-20"): cross-entropy, one uniform start a restart.
+
+    Parameters
+    ----------
+    step, steps
+        Step size, in the unit of the inputs, and number of steps.
+    restarts
+        An example is broken if any restart breaks it; a restart attacks those that are not broken yet.
+    score
+        "last": the last iterate is scored. "any": an example is broken by any misclassified iterate, and stops there.
+    seed
+        The start of an example depends on (seed, its index, the restart) alone.
+    """
+
+    threat_model: ThreatModel
+    step: float
+    steps: int = 20
+    restarts: int = 1
+    score: Literal["last", "any"] = "last"
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return "pgd20" for 20 steps."""
+        return f"pgd{self.steps}"
+
+    @property
+    def cost(self) -> float:
+        """Return the passes an example needs at most."""
+        return float(self.steps * self.restarts)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return every parameter as plain data."""
+        return {
+            "norm": "Linf",
+            "epsilon": self.threat_model.epsilon,
+            "step": self.step,
+            "steps": self.steps,
+            "restarts": self.restarts,
+            "score": self.score,
+            "loss": "ce",
+            "init": "uniform",
+            "seed": self.seed,
+        }
+
+    def __call__(
+        self, model: nn.Module, x: Tensor, y: Tensor, index: np.ndarray, *, verify: Verify, tick: Tick
+    ) -> Proposal:
+        """Return each example's last iterate; with restarts, that of the first restart that broke it, else the last.
+
+        The extra ``broken_at`` counts the steps after which an iterate was first misclassified by the attacked copy,
+        0 for the random start; masked where none was. In a run scored by its last iterate it may have a value although
+        the example withstood: the attack can lose what it had.
+        """
+        adversarial = x.clone()
+        broken_at = np.ma.masked_all(len(x), dtype=np.int16)
+        rows = np.arange(len(x))
+        for restart in range(self.restarts):
+            at = torch.from_numpy(rows).to(x.device)
+            found, when = self._one_start(model, x[at], y[at], index[rows], restart, tick)
+            adversarial[at] = found
+            broken_at[rows] = when
+            if restart + 1 < self.restarts:
+                survived = ~verify(self.threat_model.project(found, x[at]), x[at], y[at])
+                tick(float(self.steps) * int((~survived).sum()) * (self.restarts - restart - 1))
+                rows = rows[survived.cpu().numpy()]
+                if not len(rows):
+                    break
+        return Proposal(adversarial, {"broken_at": broken_at})
+
+    def _one_start(
+        self, model: nn.Module, x: Tensor, y: Tensor, index: np.ndarray, restart: int, tick: Tick
+    ) -> tuple[Tensor, np.ma.MaskedArray]:
+        noise = torch.from_numpy(uniform_noise(self.seed, index, tuple(x.shape[1:]), stream=restart)).to(x.device)
+        common: dict[str, Any] = {"epsilon": self.threat_model.epsilon, "step": self.step, "steps": self.steps}
+        common |= {"noise": noise, "box": (self.threat_model.low, self.threat_model.high)}
+        if self.score == "any":
+            result = pgd(model, x, y, stop="misclassified", **common)
+            assert result.first_wrong is not None and result.steps_right is not None and result.broken is not None
+            tick(float(self.steps * len(x)))
+            unbroken = ~result.broken.cpu().numpy()
+            return result.first_wrong, np.ma.array(result.steps_right.cpu().numpy().astype(np.int16), mask=unbroken)
+        never = self.steps + 1
+        first = torch.full((len(x),), never, dtype=torch.int16, device=x.device)
+
+        def record(k: int, logits: Tensor) -> None:
+            wrong = (logits.argmax(1) != y) & (first == never)
+            first.masked_fill_(wrong, k)
+            tick(float(len(x)))
+
+        last = pgd(model, x, y, on_step=record, **common).last
+        with torch.no_grad():
+            wrong = (model(last).argmax(1) != y) & (first == never)
+        first.masked_fill_(wrong, self.steps)
+        steps_taken = first.cpu().numpy()
+        return last, np.ma.array(steps_taken, mask=steps_taken == never)

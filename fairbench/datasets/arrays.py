@@ -1,0 +1,71 @@
+"""Arrays as people store them, brought to (N, C, H, W) images and int64 labels."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from fairbench.datasets.base import Dataset
+from fairbench.errors import DatasetError
+
+_PAIRS = {"test": ("x_test", "y_test"), "train": ("x_train", "y_train")}
+_PLAIN = (("x", "y"), ("images", "labels"), ("inputs", "labels"), ("data", "labels"))
+
+
+def load_npz(path: Path, split: str = "test", *, name: str | None = None, classes: tuple[str, ...] = ()) -> Dataset:
+    """Read a ``.npz`` with ``x_test, y_test`` (and ``x_train, y_train``), or ``x, y`` alone for the test split.
+
+    An array ``classes`` of strings in the file names the classes; otherwise ``classes``, otherwise 0..max label.
+
+    Raises
+    ------
+    DatasetError
+        The file is not a readable ``.npz`` of plain arrays, or the arrays are not images and labels.
+    """
+    name = name or str(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            x_key, y_key = _keys(name, archive.files, split)
+            inputs, labels = archive[x_key], archive[y_key]
+            if "classes" in archive.files:
+                classes = tuple(str(c) for c in archive["classes"])
+            index = archive["index"].astype(np.int64) if "index" in archive.files else np.empty(0, dtype=np.int64)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise DatasetError(f"{name}: not a readable .npz of plain arrays ({error}).") from error
+    labels = as_labels(name, labels)
+    if not classes:
+        classes = tuple(str(c) for c in range(int(labels.max(initial=-1)) + 1))
+    return Dataset(name, as_images(name, inputs), labels, classes, index, split)
+
+
+def _keys(name: str, present: list[str], split: str) -> tuple[str, str]:
+    candidates = [_PAIRS[split], *(_PLAIN if split == "test" else ())]
+    for pair in candidates:
+        if set(pair) <= set(present):
+            return pair
+    wanted = " or ".join(" and ".join(pair) for pair in candidates[:2])
+    raise DatasetError(f"{name}: holds {', '.join(sorted(present)) or 'nothing'}, but the {split} split needs {wanted}.")
+
+
+def as_images(name: str, array: np.ndarray) -> np.ndarray:
+    """Return (N, C, H, W) from (N, H, W), (N, H, W, C) or (N, C, H, W); bytes stay bytes, floats become float32."""
+    if array.dtype not in (np.uint8, np.float32, np.float64, np.float16):
+        raise DatasetError(f"{name}: images are {array.dtype}; store uint8 in 0..255, or float32 in [0, 1].")
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and array.shape[1] in (1, 3) and array.shape[3] in (1, 3):
+        raise DatasetError(f"{name}: shape {array.shape} may be (N, C, H, W) or (N, H, W, C); make it unambiguous.")
+    elif array.ndim == 4 and array.shape[3] in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(array, dtype=np.uint8 if array.dtype == np.uint8 else np.float32)
+
+
+def as_labels(name: str, array: np.ndarray) -> np.ndarray:
+    """Return (N,) int64 labels from whole numbers of any type, (N,) or (N, 1)."""
+    flat = array.reshape(-1) if array.ndim == 2 and array.shape[1] == 1 else array
+    if flat.ndim != 1 or flat.dtype.kind not in "iuf" or not np.array_equal(flat, np.round(flat)):
+        raise DatasetError(f"{name}: labels are {array.dtype} of shape {array.shape}, not one whole number an image.")
+    labels = flat.astype(np.int64)
+    if len(labels) and labels.min() < 0:
+        raise DatasetError(f"{name}: label {labels.min()} is negative; labels are 0..K-1.")
+    return labels

@@ -1,0 +1,173 @@
+"""The one form every dataset takes: inputs, labels, class names, and who each example is.
+
+Images stay 8-bit in memory when they were 8-bit on disk (a quarter of the memory, and resizing happens where the field
+does it); a batch is turned into float32 in [0, 1] when it is needed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from fairbench.errors import DatasetError
+from fairbench.provenance import sha256_array, sha256_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled images.
+
+    Parameters
+    ----------
+    name
+        Name in the registry, or the path it was read from.
+    inputs
+        (N, C, H, W), uint8 in 0..255 or float32 in [0, 1]; C is 1 or 3.
+    labels
+        (N,) int64 in 0..K-1.
+    classes
+        The K class names; K >= 2. A class may have no example.
+    index
+        (N,) int64, each example's position in its split; the random start of an attack depends on it. Default 0..N-1.
+    split
+        Where the examples are from ("test", "train"), or "sample" for the ones shipped with the package.
+    attributes
+        Further (N,) columns by name, carried into the outcome table.
+    notes
+        What was done to the data on the way (a resize), for the report.
+
+    Raises
+    ------
+    DatasetError
+        Shapes, types or values other than these.
+    """
+
+    name: str
+    inputs: np.ndarray
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    index: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    split: str = "test"
+    attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not len(self.index):
+            object.__setattr__(self, "index", np.arange(len(self.labels), dtype=np.int64))
+        _check_inputs(self.name, self.inputs)
+        _check_labels(self.name, self.labels, self.classes)
+        columns = {"labels": self.labels, "index": self.index, **self.attributes}
+        for column, values in columns.items():
+            if len(values) != len(self.inputs):
+                raise DatasetError(f"{self.name}: {len(self.inputs)} images but {len(values)} {column}.")
+        if len(np.unique(self.index)) != len(self.index):
+            raise DatasetError(f"{self.name}: the same example index stands twice.")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """K, absent classes included."""
+        return len(self.classes)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        channels, height, width = self.inputs.shape[1:]
+        return channels, height, width
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of images, labels, indices, attributes and class names."""
+        attributes = [part for name in sorted(self.attributes) for part in (np.array(name), self.attributes[name])]
+        return sha256_bytes(
+            sha256_array(self.inputs, self.labels, self.index).encode(),
+            "\0".join(self.classes).encode(),
+            *(str(np.asarray(part).tolist()).encode() for part in attributes),
+        )
+
+    def batch(self, rows: np.ndarray | slice) -> "tuple[torch.Tensor, torch.Tensor, np.ndarray]":
+        """Return ``x`` (B, C, H, W) float32 in [0, 1], ``y`` (B,) int64 and ``index`` (B,) int64 of some rows."""
+        import torch
+
+        x = torch.from_numpy(np.ascontiguousarray(self.inputs[rows]))
+        x = x.float().div_(255) if self.inputs.dtype == np.uint8 else x.float()
+        return x, torch.from_numpy(self.labels[rows]), self.index[rows]
+
+    def subset(self, rows: np.ndarray) -> "Dataset":
+        """Return the examples at some positions; they keep their ``index``."""
+        attributes = {name: values[rows] for name, values in self.attributes.items()}
+        return replace(
+            self, inputs=self.inputs[rows], labels=self.labels[rows], index=self.index[rows], attributes=attributes
+        )
+
+    def first_per_class(self, count: int) -> "Dataset":
+        """Return the first ``count`` examples of each class (all of a class that has fewer), in their own order."""
+        rows = np.concatenate([np.flatnonzero(self.labels == c)[:count] for c in range(self.num_classes)])
+        return self.subset(np.sort(rows))
+
+    def resized(self, height: int, width: int) -> "Dataset":
+        """Return the images at another size, as torchvision's ``Resize`` makes them: bilinear, antialiased.
+
+        8-bit images are resized as 8-bit PIL images, before any division by 255, because that is what
+        ``Compose([Resize(n), ToTensor()])`` does; float images are resized as tensors.
+        """
+        if (height, width) == self.shape[1:]:
+            return self
+        old = "x".join(map(str, self.shape[1:]))
+        note = f"images resized from {old} to {height}x{width} (bilinear)"
+        return replace(self, inputs=_resize(self.inputs, height, width), notes=(*self.notes, note))
+
+
+def _resize(inputs: np.ndarray, height: int, width: int) -> np.ndarray:
+    if inputs.dtype != np.uint8:
+        import torch
+        from torchvision.transforms.functional import resize
+
+        return resize(torch.from_numpy(inputs), [height, width], antialias=True).clamp(0, 1).numpy()
+    resized = np.empty((*inputs.shape[:2], height, width), dtype=np.uint8)
+    for image, out in zip(inputs, resized, strict=True):
+        for channel, target in zip(image, out, strict=True):  # PIL resizes each channel on its own
+            target[:] = np.asarray(Image.fromarray(channel).resize((width, height), Image.Resampling.BILINEAR))
+    return resized
+
+
+def _check_inputs(name: str, inputs: np.ndarray) -> None:
+    if inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
+        raise DatasetError(f"{name}: images have shape {inputs.shape}, not (N, C, H, W) with 1 or 3 channels.")
+    if not len(inputs):
+        raise DatasetError(f"{name}: no images.")
+    if inputs.dtype == np.uint8:
+        return
+    if inputs.dtype != np.float32:
+        raise DatasetError(f"{name}: images are {inputs.dtype}; store uint8 in 0..255, or float32 in [0, 1].")
+    if not np.isfinite(inputs).all():
+        first = int(np.argwhere(~np.isfinite(inputs).all(axis=(1, 2, 3)))[0, 0])
+        raise DatasetError(f"{name}: image {first} holds NaN or infinite pixels.")
+    low, high = float(inputs.min()), float(inputs.max())
+    if low < 0 or high > 1:
+        scale = (
+            "they look like 0..255: store them as uint8, or divide by 255"
+            if low >= 0 and high > 2
+            else "they look normalised already: store plain pixels and pass --mean and --std"
+        )
+        raise DatasetError(f"{name}: pixels run from {low:.3g} to {high:.3g}, not within [0, 1]; {scale}.")
+
+
+def _check_labels(name: str, labels: np.ndarray, classes: tuple[str, ...]) -> None:
+    if labels.ndim != 1 or labels.dtype != np.int64:
+        raise DatasetError(f"{name}: labels are {labels.dtype} of shape {labels.shape}, not int64 of shape (N,).")
+    if len(classes) < 2:
+        raise DatasetError(f"{name}: only {len(classes)} class; a classifier needs at least two.")
+    if len(set(classes)) != len(classes):
+        raise DatasetError(f"{name}: class names are not distinct: {', '.join(classes)}.")
+    if len(labels) and not (0 <= labels.min() and labels.max() < len(classes)):
+        bad = int(labels.min() if labels.min() < 0 else labels.max())
+        raise DatasetError(f"{name}: label {bad} is outside 0..{len(classes) - 1} ({len(classes)} classes).")

@@ -1,0 +1,206 @@
+"""The datasets known by name: what they are, where their files are looked for, how they are downloaded.
+
+torchvision holds the download addresses, the checksums and the file formats; this module adds the layouts people have
+on disk (one ``.npz``, bare IDX files) and turns every one into arrays.
+"""
+
+import gzip
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairbench.datasets.arrays import as_images, as_labels, load_npz
+from fairbench.datasets.base import Dataset
+from fairbench.datasets.folders import load_folder
+from fairbench.datasets.locate import data_folders
+from fairbench.errors import DatasetError, FairbenchError
+from fairbench.files import make_folder
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+_CIFAR100 = (
+    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle "
+    "caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant "
+    "flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man "
+    "maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree "
+    "plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper "
+    "snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train "
+    "trout tulip turtle wardrobe whale willow_tree wolf woman worm"
+).split()
+_IMAGENETTE = {  # WordNet id: the name torchvision gives it first
+    "n01440764": "tench",
+    "n02102040": "English springer",
+    "n02979186": "cassette player",
+    "n03000684": "chain saw",
+    "n03028079": "church",
+    "n03394916": "French horn",
+    "n03417042": "garbage truck",
+    "n03425413": "gas pump",
+    "n03445777": "golf ball",
+    "n03888257": "parachute",
+}
+
+
+@dataclass(frozen=True)
+class NamedDataset:
+    """One dataset known by name.
+
+    ``read`` takes (root, split, download) and returns the arrays in torchvision's layout under ``root``, raising
+    :class:`RuntimeError` or :class:`OSError` where they are not there; ``put`` says which file to put where by hand.
+    """
+
+    classes: tuple[str, ...]
+    shape: tuple[int, int, int]
+    test_size: int
+    read: Callable[[Path, str, bool], Arrays | Dataset]
+    put: str
+
+
+def _torchvision(name: str) -> Callable[..., Any]:
+    import torchvision
+
+    return getattr(torchvision.datasets, name)
+
+
+def _cifar(name: str) -> Callable[[Path, str, bool], Arrays]:
+    def read(root: Path, split: str, download: bool) -> Arrays:
+        data = _torchvision(name)(root, train=split == "train", download=download)
+        return np.asarray(data.data), np.asarray(data.targets)
+
+    return read
+
+
+def _svhn(root: Path, split: str, download: bool) -> Arrays:
+    data = _torchvision("SVHN")(root, split=split, download=download)
+    return data.data, data.labels
+
+
+def _fashion_mnist(root: Path, split: str, download: bool) -> Arrays:
+    prefix = "train" if split == "train" else "t10k"
+    for folder in (root, root / "FashionMNIST" / "raw"):
+        files = [folder / f"{prefix}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
+        if all(file.is_file() for file in files):
+            return _idx(files[0]), _idx(files[1])
+    data = _torchvision("FashionMNIST")(root, train=split == "train", download=download)
+    return data.data.numpy(), data.targets.numpy()
+
+
+def _idx(file: Path) -> np.ndarray:
+    """Read an IDX file of unsigned bytes: 0, 0, type 8, number of dimensions, each size as big-endian int32, data."""
+    try:
+        data = gzip.decompress(file.read_bytes())
+        if data[:3] != b"\0\0\x08":
+            raise ValueError("not unsigned bytes in IDX form")
+        shape = np.frombuffer(data, ">i4", count=data[3], offset=4)
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)
+    except (OSError, EOFError, ValueError, IndexError) as error:
+        raise DatasetError(f"{file}: not a readable IDX file ({error}); fetch it again.") from error
+
+
+def _imagenette(root: Path, split: str, download: bool) -> Dataset:
+    folder = root / "imagenette2-160"
+    if not folder.is_dir():
+        _torchvision("Imagenette")(root, split="val", size="160px", download=download)
+    return load_folder(folder, split, name="imagenette", resize=(160, 160), crop=True, classes=_IMAGENETTE)
+
+
+def _digits(_root: Path, split: str, _download: bool) -> Arrays:
+    """Every fifth example is the test split: scikit-learn ships the 1,797 digits without one."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    rows = (np.arange(len(data.target)) % 5 == 0) == (split == "test")
+    return (data.images[rows] / 16).astype(np.float32), data.target[rows]
+
+
+NAMED = {
+    "cifar10": NamedDataset(
+        tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
+        (3, 32, 32),
+        10_000,
+        _cifar("CIFAR10"),
+        "cifar-10-batches-py/ (the unpacked cifar-10-python.tar.gz)",
+    ),
+    "cifar100": NamedDataset(
+        tuple(_CIFAR100),
+        (3, 32, 32),
+        10_000,
+        _cifar("CIFAR100"),
+        "cifar-100-python/ (the unpacked cifar-100-python.tar.gz)",
+    ),
+    "svhn": NamedDataset(tuple("0123456789"), (3, 32, 32), 26_032, _svhn, "test_32x32.mat and train_32x32.mat"),
+    "fashion_mnist": NamedDataset(
+        ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        (1, 28, 28),
+        10_000,
+        _fashion_mnist,
+        "the four files *-ubyte.gz",
+    ),
+    "imagenette": NamedDataset(
+        tuple(_IMAGENETTE.values()),
+        (3, 160, 160),
+        3_925,
+        _imagenette,
+        "imagenette2-160/ (the unpacked imagenette2-160.tgz)",
+    ),
+    "digits": NamedDataset(tuple("0123456789"), (1, 8, 8), 360, _digits, "nothing: scikit-learn ships it"),
+}
+
+
+def load_named(name: str, split: str, data_dir: str | Path | None = None, download: bool = True) -> Dataset:
+    """Load a split of a named dataset from the first data folder that has it; download it if none has.
+
+    Raises
+    ------
+    DatasetError
+        It is nowhere and cannot be downloaded; the message names the file and the folder to put it in.
+    """
+    folders = data_folders(data_dir)
+    found = find_named(name, split, folders)
+    if found is not None:
+        return found
+    target = folders[-1] / name
+    if download:
+        try:
+            return _from_layout(name, make_folder(target), split, True)
+        except FairbenchError:
+            raise
+        except Exception as error:  # torchvision lets through whatever its transport raised
+            reason = f"and the download failed ({error})"
+    else:
+        reason = "and downloading is off"
+    looked = ", ".join(str(folder / name) for folder in folders)
+    raise DatasetError(
+        f"{name} was not found in {looked}, {reason}. Put {NAMED[name].put}, or {name}.npz with x_test and y_test, "
+        f"in {target}."
+    )
+
+
+def find_named(name: str, split: str, folders: list[Path]) -> Dataset | None:
+    """Return the dataset from the first folder that holds it in any known layout, or None; never downloads."""
+    for folder in folders:
+        npz = folder / name / f"{name}.npz"
+        if npz.is_file():
+            loaded = load_npz(npz, split, name=name, classes=NAMED[name].classes)
+            return loaded
+        for root in (folder / name, folder):
+            try:
+                return _from_layout(name, root, split, False)
+            except FairbenchError:
+                raise
+            except (RuntimeError, OSError):
+                continue
+    return None
+
+
+def _from_layout(name: str, root: Path, split: str, download: bool) -> Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torchvision warns about its own use of numpy
+        read = NAMED[name].read(root, split, download)
+    if isinstance(read, Dataset):
+        return read
+    return Dataset(name, as_images(name, read[0]), as_labels(name, read[1]), NAMED[name].classes, split=split)

@@ -1,0 +1,31 @@
+"""The errors a user can meet. One base, so that the command line can tell a user's mistake from a fault of ours.
+
+A message is one line: what is wrong, where, and the next thing to try.
+"""
+
+
+class FairbenchError(Exception):
+    """Base of every error that a user can cause and mend."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class CheckpointError(FairbenchError):
+    """A weights file that cannot be read, or does not fit the architecture."""
+
+
+class ModelError(FairbenchError):
+    """A model that is unknown, cannot be built, or does not answer as a classifier."""
+
+
+class DatasetError(FairbenchError):
+    """A dataset that is unknown, not found, or not usable as it is."""
+
+
+class ProtocolError(FairbenchError):
+    """A protocol option that is unknown or out of range."""
+
+
+class OutcomesError(FairbenchError):
+    """An outcome table or run folder that cannot be read or written."""

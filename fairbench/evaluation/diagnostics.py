@@ -1,0 +1,131 @@
+"""Checks that protect the user's conclusion: what about a model or its data makes a robust error misleading.
+
+Each finding is one sentence; the report and the manifest carry them as warnings. ``docs/warnings.md`` says what to do.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairbench.attacks.base import logits_of
+from fairbench.datasets import Dataset
+from fairbench.metrics import Summary
+from fairbench.models.base import Normalize
+
+SMALL_CLASS = 50
+"""Below this many examples, a class's interval is about as wide as the differences one looks for."""
+_MASKED_SHARE = 0.1
+_NORMALISED_TWICE = 6.0
+"""Mean/std normalisation takes [0, 1] to about [-3, 3.5]; a second one takes that past this."""
+_STRONGER = 10.0
+
+
+def check_model(module: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], num_classes: int) -> list[str]:
+    """Return warnings about a model from one batch of clean examples.
+
+    Raises
+    ------
+    ModelError
+        The model does not return finite (B, K) logits.
+    """
+    x, y, index = batch
+    logits = logits_of(module, x, index, num_classes)
+    found = [
+        _changes(logits, logits_of(module, x, index, num_classes)),
+        _probabilities(logits),
+        _masked(module, x, y),
+        _normalised_twice(module, x),
+    ]
+    return [warning for warning in found if warning]
+
+
+def check_dataset(dataset: Dataset) -> list[str]:
+    """Return warnings about the number of examples in each class."""
+    counts = np.bincount(dataset.labels, minlength=dataset.num_classes)
+    absent = [dataset.classes[c] for c in np.flatnonzero(counts == 0)]
+    small = [f"{dataset.classes[c]} ({counts[c]})" for c in np.flatnonzero((counts > 0) & (counts < SMALL_CLASS))]
+    found = []
+    if absent:
+        found.append(f"no example of the class(es) {_some(absent)}: their errors are unknown, not 0.")
+    if small:
+        found.append(f"fewer than {SMALL_CLASS} examples in {_some(small)}: a worst class may be chance; see intervals.")
+    if dataset.inputs.dtype != np.uint8 and dataset.inputs.max() <= 2 / 255:
+        found.append("no pixel is above 2/255: the images look divided by 255 twice.")
+    return found
+
+
+def check_results(summary: Summary) -> list[str]:
+    """Return warnings that need the finished table: attacks that disagree by more than they should."""
+    autoattack = summary.attacks.get("autoattack")
+    pgd = summary.attacks.get("pgd20")
+    if autoattack is None or pgd is None or not autoattack.avg_rob - pgd.avg_rob > _STRONGER:
+        return []
+    return [
+        f"AutoAttack breaks {autoattack.avg_rob - pgd.avg_rob:.1f} points more than PGD-20: gradients are likely masked; "
+        "trust AutoAttack's figures."
+    ]
+
+
+def _changes(first: Tensor, second: Tensor) -> str | None:
+    changed = int((first.argmax(1) != second.argmax(1)).sum())
+    if not changed:
+        return None
+    return (
+        f"{changed} of {len(first)} predictions change between two clean passes: a layer is random or still in train "
+        "mode; robust errors of such a model are overstated or understated by chance."
+    )
+
+
+def _probabilities(logits: Tensor) -> str | None:
+    sums = logits.sum(1)
+    if bool(((logits >= 0) & (logits <= 1)).all()) and bool(torch.allclose(sums, torch.ones_like(sums), atol=1e-3)):
+        return (
+            "outputs look like probabilities (in [0, 1], summing to 1), not logits: softmax flattens the gradients and "
+            "attacks look weaker than they are; return logits."
+        )
+    return None
+
+
+def _masked(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = module(x)
+        if not logits.requires_grad:
+            return "outputs do not depend on the input by any gradient: gradient attacks cannot work on this model."
+        (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), x)
+    right = logits.argmax(1) == y
+    zero = right & (gradient.abs().flatten(1).amax(1) == 0)
+    if not right.any() or zero.sum() <= _MASKED_SHARE * right.sum():
+        return None
+    return (
+        f"the gradient is exactly zero for {int(zero.sum())} of {int(right.sum())} correctly classified examples: PGD "
+        "cannot move them (masked gradients); run AutoAttack, whose Square stage needs no gradient."
+    )
+
+
+def _normalised_twice(module: nn.Module, x: Tensor) -> str | None:
+    """Look at what reaches the first layer with weights."""
+    seen: list[float] = []
+
+    def record(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if not seen:
+            seen.append(float(inputs[0].detach().abs().max()))
+
+    layers = [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    hooks = [layer.register_forward_pre_hook(record) for layer in layers]
+    try:
+        with torch.no_grad():
+            module(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    ours = any(isinstance(m, Normalize) for m in module.modules())
+    if seen and seen[0] > _NORMALISED_TWICE:
+        hint = "leave --mean and --std away" if ours else "its own normalisation, or a layer that scales by 255"
+        return f"values up to {seen[0]:.1f} reach the first layer: the input looks normalised twice ({hint})."
+    return None
+
+
+def _some(names: list[str], shown: int = 5) -> str:
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")

@@ -1,0 +1,166 @@
+"""Protocols: which examples, which attacks, with which numbers (PROTOCOL.md, "Attacks" and "Named protocols")."""
+
+import math
+import re
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from fairbench.attacks.base import Attack, ThreatModel
+from fairbench.errors import ProtocolError
+from fairbench.registry import suggest
+
+_PGD = re.compile(r"^pgd(\d+)$")
+_ATTACKS = ("pgd20", "autoattack")
+_MAX_SEED = 2**63
+_MAX_RESTARTS = 1_000
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What an evaluation does. The named ones: :data:`QUICK`, :data:`STANDARD`, :data:`LEADERBOARD`.
+
+    Parameters
+    ----------
+    name
+        Name of the protocol it is, or that it was made from.
+    examples
+        "sample": the first 100 test images of each class. "test": the whole test split.
+    attacks
+        "pgdN" (N steps) and "autoattack", in order.
+    epsilon
+        L-inf radius in [0, 1] pixel units.
+    step
+        PGD's step; default 2/255, or a quarter of epsilon where that is smaller.
+    restarts, score
+        PGD's random starts, and whether its last or any iterate is scored ("last", "any").
+    seed
+        Seed of every random start.
+
+    Raises
+    ------
+    ProtocolError
+        A value is out of range; the message says what is allowed.
+    """
+
+    name: str = "quick"
+    examples: Literal["sample", "test"] = "sample"
+    attacks: tuple[str, ...] = ("pgd20",)
+    epsilon: float = 8 / 255
+    step: float | None = None
+    restarts: int = 1
+    score: Literal["last", "any"] = "last"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_fraction("epsilon", self.epsilon)
+        if self.step is not None:
+            _check_fraction("step", self.step)
+        if not 1 <= self.restarts <= _MAX_RESTARTS:
+            raise ProtocolError(f"restarts {self.restarts}: it must be 1 to {_MAX_RESTARTS}.")
+        if self.score not in ("last", "any"):
+            raise ProtocolError(f"score '{self.score}': it is 'last' or 'any'.")
+        if not 0 <= self.seed < _MAX_SEED:
+            raise ProtocolError(f"seed {self.seed}: it must be 0 to 2**63 - 1.")
+        if not self.attacks:
+            raise ProtocolError("no attack: name one at least, such as pgd20.")
+        for attack in self.attacks:
+            _check_attack(attack)
+        if len(set(self.attacks)) != len(self.attacks):
+            raise ProtocolError(f"attacks {','.join(self.attacks)}: one stands twice.")
+
+    @classmethod
+    def named(cls, name: str, **changes: Any) -> "Protocol":
+        """Return a named protocol, with fields changed where a value is given (None keeps the protocol's own).
+
+        Raises
+        ------
+        ProtocolError
+            Unknown name or field, or a value out of range.
+
+        Examples
+        --------
+        >>> Protocol.named("standard", epsilon=4 / 255).modified
+        {'epsilon': 0.01568627450980392}
+        """
+        if name not in NAMED:
+            raise ProtocolError(f"unknown protocol '{name}'.{suggest(name, list(NAMED))}")
+        known = {f.name for f in fields(cls)} - {"name", "examples"}
+        for field in changes:
+            if field not in known:
+                raise ProtocolError(f"unknown protocol option '{field}'.{suggest(field, sorted(known))}")
+        return replace(NAMED[name], **{field: value for field, value in changes.items() if value is not None})
+
+    @property
+    def pgd_step(self) -> float:
+        """The step PGD takes."""
+        return min(2 / 255, self.epsilon / 4) if self.step is None else self.step
+
+    @property
+    def modified(self) -> dict[str, Any]:
+        """What differs from the named protocol, as plain data."""
+        original = NAMED.get(self.name)
+        changed = {} if original is None else {f: getattr(self, f) for f in _CHANGEABLE if f != "step"}
+        differing: dict[str, Any] = {
+            field: list(value) if isinstance(value, tuple) else value
+            for field, value in changed.items()
+            if value != getattr(original, field)
+        }
+        if original is not None and not math.isclose(self.pgd_step, min(2 / 255, self.epsilon / 4)):
+            differing["step"] = self.step
+        return differing
+
+    def build_attacks(self, num_classes: int) -> list[Attack]:
+        """Build the attacks for a dataset of ``num_classes`` classes."""
+        from fairbench.attacks.autoattack import AutoAttack
+        from fairbench.attacks.pgd import PGDAttack
+
+        threat_model = ThreatModel(self.epsilon)
+        built: list[Attack] = []
+        for name in self.attacks:
+            match = _PGD.match(name)
+            if match:
+                steps = int(match[1])
+                built.append(PGDAttack(threat_model, self.pgd_step, steps, self.restarts, self.score, self.seed))
+            else:
+                built.append(AutoAttack(threat_model, num_classes, self.seed))
+        return built
+
+
+def parse_fraction(text: str, what: str) -> float:
+    """Read "8/255" or "0.03".
+
+    Raises
+    ------
+    ProtocolError
+        It is no number.
+    """
+    try:
+        return float(Fraction(text.replace(" ", "")))
+    except (ValueError, ZeroDivisionError):
+        raise ProtocolError(f"{what} '{text}': give a number such as 8/255 or 0.031.") from None
+
+
+def _check_fraction(what: str, value: float) -> None:
+    if not math.isfinite(value) or value <= 0:
+        raise ProtocolError(f"{what} {value:g}: it must be greater than 0 and at most 1, such as 8/255.")
+    if value > 1:
+        raise ProtocolError(
+            f"{what} {value:g}: pixels are in [0, 1] here, so it must be at most 1; "
+            f"on the 0..255 scale you mean {value:g}/255."
+        )
+
+
+def _check_attack(name: str) -> None:
+    match = _PGD.match(name)
+    if match and not 1 <= int(match[1]) <= 10_000:
+        raise ProtocolError(f"attack '{name}': PGD takes 1 to 10,000 steps.")
+    if not match and name != "autoattack":
+        raise ProtocolError(f"unknown attack '{name}'.{suggest(name, list(_ATTACKS))} pgdN is PGD with N steps.")
+
+
+QUICK = Protocol()
+STANDARD = Protocol("standard", examples="test")
+LEADERBOARD = Protocol("leaderboard", examples="test", attacks=("pgd20", "autoattack"))
+NAMED = {protocol.name: protocol for protocol in (QUICK, STANDARD, LEADERBOARD)}
+_CHANGEABLE = ("attacks", "epsilon", "step", "restarts", "score", "seed")

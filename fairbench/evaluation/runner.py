@@ -1,0 +1,300 @@
+"""``evaluate``: shards to rows, resumable.
+
+A run lives in a folder named after the hash of all that determines its rows: asking again is a cache hit, and a killed
+run goes on where it stopped. A shard is a fixed set of examples attacked as one batch and written in one step, so
+neither the order of shards nor a resume can change a byte of the table.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from fairbench import provenance
+from fairbench.attacks.base import Attack, Tick, logits_of, run_attack
+from fairbench.datasets import Dataset
+from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError
+from fairbench.evaluation import diagnostics
+from fairbench.evaluation.engines import ENGINES, Engine, Shard
+from fairbench.evaluation.protocol import QUICK, Protocol
+from fairbench.files import cache_folder, make_folder
+from fairbench.metrics import summarize
+from fairbench.models.base import Model, as_model
+from fairbench.models.prepare import prepare
+from fairbench.outcomes import Outcomes
+from fairbench.outcomes.schema import FORMAT_VERSION
+from fairbench.outcomes.table import read_table_and_metadata, write_table
+
+BATCH_SIZE = 128
+"""Examples in a shard, and so in memory at once."""
+
+Progress = Callable[[float, float], None]
+"""Called with (work done, work in all)."""
+
+
+def evaluate(
+    model: Model | nn.Module,
+    dataset: Dataset,
+    protocol: Protocol = QUICK,
+    *,
+    batch_size: int = BATCH_SIZE,
+    device: str | None = None,
+    engine: str | Engine = "local",
+    runs: str | Path | None = None,
+    resume: bool = True,
+    progress: Progress | None = None,
+) -> Outcomes:
+    """Attack a model and return one row per example.
+
+    Parameters
+    ----------
+    model
+        What ``load_model`` returns, or a module from (B, C, H, W) float32 in [0, 1] to (B, K) logits.
+    dataset
+        What ``load_dataset`` returns. Under a protocol for the sample, a full split is cut to it.
+    protocol
+        Examples and attacks; ``Protocol.named("standard")``.
+    batch_size
+        Examples attacked at once; it bounds memory, and moves results only by floating-point order.
+    device
+        Such as "cpu" or "cuda:0"; default: the GPU if there is one.
+    engine
+        "local", or a function as :class:`~fairbench.evaluation.engines.Engine` describes.
+    runs
+        Folder the run's own folder is kept in; default: the user cache, or ``$FAIRBENCH_CACHE``.
+    resume
+        False computes everything again.
+
+    Raises
+    ------
+    FairbenchError
+        With what is wrong, where, and what to try. A batch that fails is an error, never "robust".
+    """
+    model = as_model(model)
+    dataset = fitted(dataset, model, protocol)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    run = _Run(model, dataset, protocol, batch_size, _checked_device(device))
+    folder = Path(runs or cache_folder("runs")) / run.identity
+    if resume:
+        finished = _finished(folder)
+        if finished is not None:
+            return finished
+    elif folder.exists():
+        shutil.rmtree(folder)
+    return run.execute(folder, ENGINES[engine] if isinstance(engine, str) else engine, progress)
+
+
+def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
+    """Cut a dataset to the protocol's examples and bring its images to the size the model demands.
+
+    Raises
+    ------
+    ProtocolError
+        The protocol wants the whole test split, and this is a sample.
+    """
+    if protocol.examples == "test" and dataset.split == "sample":
+        raise ProtocolError(f"protocol {protocol.name} needs the whole test split of {dataset.name}, not the sample.")
+    if protocol.examples == "sample" and dataset.split != "sample":
+        dataset = replace(dataset.first_per_class(max(1, min(100, 1000 // dataset.num_classes))), split="sample")
+    return dataset if model.input_size is None else dataset.resized(*model.input_size)
+
+
+class _Run:
+    """One evaluation: what determines it, how a shard is computed, how shards become a table."""
+
+    def __init__(self, model: Model, dataset: Dataset, protocol: Protocol, batch_size: int, device: str) -> None:
+        if batch_size < 1:
+            raise ProtocolError(f"batch size {batch_size}: it must be 1 or more.")
+        self.model, self.dataset, self.protocol = model, dataset, protocol
+        self.batch_size, self.device = batch_size, device
+        self.attacks: list[Attack] = protocol.build_attacks(dataset.num_classes)
+        self.original = model.module.eval().to(device)
+        self.prepared: nn.Module = self.original
+
+    @property
+    def determinants(self) -> dict[str, Any]:
+        """All that a row depends on, as plain data."""
+        return {
+            "format": FORMAT_VERSION,
+            "model": {"name": self.model.name, "sha256": self.model.sha256, "code_sha256": self.model.code_sha256},
+            "dataset": {"name": self.dataset.name, "split": self.dataset.split, "sha256": self.dataset.sha256},
+            "protocol": {
+                "name": self.protocol.name,
+                "modified": self.protocol.modified,
+                "seed": self.protocol.seed,
+            },
+            "attacks": {attack.name: attack.parameters() for attack in self.attacks},
+            "batch_size": self.batch_size,
+            "precision": "float32",
+            "device": self.device.partition(":")[0],
+            "versions": provenance.versions(),
+        }
+
+    @property
+    def identity(self) -> str:
+        """Name of the run's folder."""
+        return provenance.sha256_json(self.determinants)[:16]
+
+    def execute(self, folder: Path, engine: Engine, progress: Progress | None) -> Outcomes:
+        """Compute what is missing, write the table, remove the shards."""
+        shards = make_folder(folder / "shards")
+        warnings = self._inspect()
+        count = -(-len(self.dataset) // self.batch_size)
+        done = {number: shard for number in range(count) if (shard := _read_shard(_shard_path(shards, number)))}
+        work = _Work(self, progress, sum(len(self._rows(number)) for number in done))
+        for number, (columns, seconds) in engine(work.compute, [n for n in range(count) if n not in done]):
+            metadata = {f"seconds_{name}": repr(value) for name, value in seconds.items()}
+            frame = pd.DataFrame(columns)
+            write_table(frame, _shard_path(shards, number), metadata)
+            done[number] = frame, metadata
+        frame = pd.concat([done[number][0] for number in range(count)], ignore_index=True)
+        outcomes = Outcomes(frame, self._manifest(warnings, [done[number][1] for number in range(count)]))
+        outcomes.manifest["warnings"] += diagnostics.check_results(summarize(outcomes))
+        outcomes.write(folder)
+        shutil.rmtree(shards, ignore_errors=True)
+        return outcomes
+
+    def compute(self, number: int, tick: Tick) -> Shard:
+        """Attack one shard and return its columns and seconds."""
+        x, y, index = self._batch(number)
+        logits = logits_of(self.original, x, index, self.dataset.num_classes)
+        confidence, prediction = logits.softmax(1).max(1)
+        columns: dict[str, Any] = {"index": index, "label": y.cpu().numpy().astype(np.int16)}
+        columns.update({name: values[self._rows(number)] for name, values in self.dataset.attributes.items()})
+        columns["clean_pred"] = prediction.cpu().numpy().astype(np.int16)
+        columns["clean_confidence"] = confidence.cpu().numpy()
+        seconds = {}
+        for attack in self.attacks:
+            start = time.perf_counter()
+            found = run_attack(attack, self.original, self.prepared, (x, y, index), self.dataset.num_classes, tick)
+            seconds[attack.name] = time.perf_counter() - start
+            columns.update({name: _nullable(values) for name, values in found.items()})
+        return columns, seconds
+
+    def _rows(self, number: int) -> np.ndarray:
+        start = number * self.batch_size
+        return np.arange(start, min(start + self.batch_size, len(self.dataset)))
+
+    def _batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+        x, y, index = self.dataset.batch(self._rows(number))
+        return x.to(self.device), y.to(self.device), index
+
+    def _inspect(self) -> list[str]:
+        """Check the model on the first shard, prepare the copy that is attacked, and return warnings."""
+        batch = self._batch(0)
+        try:
+            warnings = diagnostics.check_model(self.original, batch, self.dataset.num_classes)
+        except FairbenchError:
+            raise
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            shape = "x".join(map(str, self.dataset.shape))
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ModelError(
+                f"{self.model.name} cannot take images of {shape} (channels x height x width): {first} "
+                "Check --arch and --dataset, or pass --resize."
+            ) from error
+        prepared = prepare(self.original, batch[0])
+        self.prepared = prepared.module
+        found = [*diagnostics.check_dataset(self.dataset), *warnings]
+        return found + ([prepared.warning] if prepared.warning else [])
+
+    def _manifest(self, warnings: list[str], shard_metadata: list[dict[str, str]]) -> dict[str, Any]:
+        manifest = self.determinants
+        manifest["model"] |= {"architecture": self.model.architecture}
+        manifest["dataset"] |= {"n": len(self.dataset), "classes": list(self.dataset.classes)}
+        manifest["dataset"] |= {"shape": list(self.dataset.shape), "attributes": sorted(self.dataset.attributes)}
+        manifest["run"] = self.identity
+        manifest["hardware"] = provenance.hardware(self.device)
+        manifest["seconds"] = {
+            attack.name: round(sum(float(m.get(f"seconds_{attack.name}", "nan")) for m in shard_metadata), 3)
+            for attack in self.attacks
+        }
+        manifest["notes"] = [*self.model.notes, *self.dataset.notes, *self._protocol_notes()]
+        manifest["warnings"] = warnings
+        return manifest
+
+    def _protocol_notes(self) -> list[str]:
+        notes = []
+        if self.protocol.examples == "sample":
+            notes.append(f"quick look: {len(self.dataset)} test images, the first of each class; not the whole test split")
+        if "autoattack" in self.protocol.attacks and self.dataset.num_classes <= 3:
+            notes.append(
+                f"AutoAttack for {self.dataset.num_classes} classes is APGD-CE, FAB and Square: the targeted DLR loss "
+                "needs four"
+            )
+        return notes
+
+
+class _Work:
+    """Computes shards and keeps the progress bar's sum."""
+
+    def __init__(self, run: _Run, progress: Progress | None, examples_done: int) -> None:
+        self._run = run
+        self._progress = progress
+        self._cost = sum(attack.cost for attack in run.attacks)
+        self._total = self._cost * len(run.dataset)
+        self._done = self._cost * examples_done
+
+    def compute(self, number: int) -> Shard:
+        """Compute one shard.
+
+        Raises
+        ------
+        ModelError
+            The machine's memory does not hold the batch.
+        """
+        try:
+            return self._run.compute(number, self._tick)
+        except torch.OutOfMemoryError as error:
+            raise ModelError(f"out of memory at batch size {self._run.batch_size}; pass a smaller --batch-size.") from error
+
+    def _tick(self, work: float) -> None:
+        self._done += work
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _checked_device(device: str) -> str:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = (str(error).splitlines() or ["not available"])[0]
+        raise ProtocolError(f"device '{device}' cannot be used: {first}") from error
+    return device
+
+
+def _finished(folder: Path) -> Outcomes | None:
+    """Return the table of a finished run; None where there is none or it is damaged (it is computed again)."""
+    try:
+        return Outcomes.read(folder)
+    except OutcomesError:
+        return None
+
+
+def _shard_path(folder: Path, number: int) -> Path:
+    return folder / f"{number:06d}.parquet"
+
+
+def _read_shard(path: Path) -> tuple[pd.DataFrame, dict[str, str]] | None:
+    try:
+        return read_table_and_metadata(path) if path.is_file() else None
+    except OutcomesError:
+        return None
+
+
+def _nullable(values: Any) -> Any:
+    """Turn a masked array into a column with missing values."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    dtype = "string" if values.dtype == object else "Int16"
+    column = pd.array(np.where(np.ma.getmaskarray(values), None, values.data.astype(object)), dtype=dtype)  # type: ignore[call-overload]
+    return column
+
+

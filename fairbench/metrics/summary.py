@@ -1,0 +1,186 @@
+"""``summarize``: from an outcome table to the numbers of the report."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairbench.metrics import unfairness
+from fairbench.metrics.classwise import ERRORS, class_errors, count_cells, errors_from_cells
+from fairbench.metrics.intervals import Interval, paired_difference, percentile_interval, resample, wilson
+from fairbench.outcomes import Outcomes
+
+_WORST = ("std", "bndy", "rob")
+
+
+@dataclass(frozen=True)
+class AttackSummary:
+    """What one attack did to each class. Errors and CRU_s in percent, CAU a fraction; NaN where nothing was measured.
+
+    ``classes`` has a row per class (``class``, ``n`` and the errors); ``intervals`` maps each scalar to its 95 %
+    interval and ``class_intervals`` each class name to those of its errors; ``not_measured`` counts the rows without a
+    prediction under this attack. The worst class of one metric need not be that of another.
+    """
+
+    attack: str
+    epsilon: float | None
+    avg_std: float
+    avg_bndy: float
+    avg_rob: float
+    strict_bndy_avg: float
+    worst_std: float
+    worst_std_class: str | None
+    worst_bndy: float
+    worst_bndy_class: str | None
+    worst_rob: float
+    worst_rob_class: str | None
+    cau: float
+    cru_s: float
+    cru_s_correct: float
+    n: int
+    not_measured: int
+    intervals: dict[str, Interval]
+    class_intervals: dict[str, dict[str, Interval]]
+    classes: pd.DataFrame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, NaN as None."""
+        scalars = (
+            "epsilon avg_std worst_std worst_std_class avg_bndy worst_bndy worst_bndy_class avg_rob worst_rob "
+            "worst_rob_class strict_bndy_avg cau cru_s cru_s_correct n not_measured"
+        ).split()
+        plain: dict[str, Any] = {name: _plain(getattr(self, name)) for name in scalars}
+        plain["intervals"] = {name: _plain(interval) for name, interval in self.intervals.items()}
+        plain["intervals"]["classes"] = {
+            name: {error: _plain(interval) for error, interval in intervals.items()}
+            for name, intervals in self.class_intervals.items()
+        }
+        plain["classes"] = [{k: _plain(v) for k, v in row.items()} for row in self.classes.to_dict("records")]
+        return plain
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The report of one run: what was evaluated, and one :class:`AttackSummary` per attack."""
+
+    model: str
+    dataset: str
+    protocol: str
+    modified: dict[str, Any]
+    n: int
+    seed: int | None
+    attacks: dict[str, AttackSummary]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that ``--json`` prints and ``summary.json`` keeps."""
+        return {
+            "model": self.model,
+            "dataset": self.dataset,
+            "protocol": self.protocol,
+            "modified": self.modified,
+            "n": self.n,
+            "seed": self.seed,
+            "attacks": {name: attack.to_dict() for name, attack in self.attacks.items()},
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+        }
+
+
+def summarize(outcomes: Outcomes) -> Summary:
+    """Compute every class-wise metric of an outcome table, with 95 % intervals.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"index": [0, 1, 2], "label": [0, 0, 1], "clean_pred": [0, 0, 1], "pgd20_pred": [1, 0, 1]})
+    >>> pgd20 = summarize(Outcomes(frame, {"dataset": {"classes": ["cat", "dog"]}})).attacks["pgd20"]
+    >>> pgd20.worst_rob, pgd20.worst_rob_class, pgd20.cru_s
+    (50.0, 'cat', 50.0)
+    """
+    manifest = outcomes.manifest
+    protocol = manifest.get("protocol", {})
+    return Summary(
+        model=manifest.get("model", {}).get("name", "unnamed"),
+        dataset=manifest["dataset"].get("name", "unnamed"),
+        protocol=protocol.get("name", "custom"),
+        modified=protocol.get("modified", {}),
+        n=len(outcomes),
+        seed=protocol.get("seed"),
+        attacks={attack: _summarize_attack(outcomes, attack) for attack in outcomes.attacks},
+        warnings=tuple(manifest.get("warnings", ())),
+        notes=tuple(manifest.get("notes", ())),
+    )
+
+
+def _summarize_attack(outcomes: Outcomes, attack: str) -> AttackSummary:
+    cells = count_cells(outcomes.frame, attack, len(outcomes.classes))
+    table = class_errors(outcomes.frame, attack, outcomes.classes)
+    average = {name: float(value) for name, value in errors_from_cells(cells.sum(axis=0)).items()}
+    worst = {name: _worst(table, name) for name in _WORST}
+    return AttackSummary(
+        attack=attack,
+        epsilon=outcomes.manifest.get("attacks", {}).get(attack, {}).get("epsilon"),
+        avg_std=average["std"],
+        avg_bndy=average["bndy"],
+        avg_rob=average["rob"],
+        strict_bndy_avg=average["strict_bndy"],
+        **{f"worst_{name}": value for name, (value, _) in worst.items()},  # type: ignore[arg-type]
+        **{f"worst_{name}_class": label for name, (_, label) in worst.items()},  # type: ignore[arg-type]
+        cau=float(unfairness.cau(cells)),
+        cru_s=float(unfairness.cru_s(cells)),
+        cru_s_correct=float(unfairness.cru_s_correct(cells)),
+        n=int(cells.sum()),
+        not_measured=len(outcomes) - int(cells.sum()),
+        intervals=_intervals(cells),
+        class_intervals={c: _rate_intervals(cells[i]) for i, c in enumerate(outcomes.classes)},
+        classes=table,
+    )
+
+
+def _worst(table: pd.DataFrame, error: str) -> tuple[float, str | None]:
+    """Return the largest class value and its class; the first of equals."""
+    if table[error].isna().all():
+        return float("nan"), None
+    row = table.loc[table[error].idxmax()]
+    return float(row[error]), str(row["class"])
+
+
+def _rate_intervals(cells: np.ndarray) -> dict[str, Interval]:
+    n = int(cells.sum())
+    return {
+        "std": wilson(cells[1, :].sum(), n),
+        "bndy": paired_difference(cells),
+        "rob": wilson(cells[:, 1].sum(), n),
+        "strict_bndy": wilson(cells[0, 1], n),
+    }
+
+
+def _intervals(cells: np.ndarray) -> dict[str, Interval]:
+    average = _rate_intervals(cells.sum(axis=0))
+    resampled = resample(cells)
+    found: dict[str, Interval] = {f"avg_{name}": average[name] for name in _WORST}
+    found["strict_bndy_avg"] = average["strict_bndy"]
+
+    def worst(error: str, counts: np.ndarray) -> np.ndarray:
+        values = errors_from_cells(counts)[error]
+        return np.where(np.isnan(values), -np.inf, values).max(-1)
+
+    for name in _WORST:
+        found[f"worst_{name}"] = percentile_interval(lambda counts, name=name: worst(name, counts), resampled)  # type: ignore[misc]
+    for statistic in (unfairness.cau, unfairness.cru_s, unfairness.cru_s_correct):
+        found[statistic.__name__] = percentile_interval(statistic, resampled)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+__all__ = ["ERRORS", "AttackSummary", "Summary", "summarize"]

@@ -1,0 +1,154 @@
+"""Architectures built to fit: from the registry, from torchvision, or from a user's own function."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairbench.errors import CheckpointError, ModelError
+from fairbench.models.architectures import ARCHITECTURES, Architecture
+from fairbench.registry import suggest
+
+_SHOWN = 5
+"""At most this many keys of each kind are named when a state_dict does not fit."""
+
+
+def build(
+    arch: str, state: Mapping[str, Tensor], source: str, *, num_classes: int | None, shape: tuple[int, int, int] | None
+) -> tuple[nn.Module, tuple[int, int] | None]:
+    """Build ``arch``, load ``state`` into it and return it with the (height, width) it demands, if any.
+
+    Parameters
+    ----------
+    arch
+        A registry name, ``torchvision:NAME`` or ``package.module:function``.
+    source
+        Where the weights are from, for errors.
+    num_classes, shape
+        Class count and (C, H, W) of the data, offered to a builder that takes ``num_classes``, ``in_channels`` or
+        ``shape``; a registry architecture reads them off the weights instead.
+
+    Raises
+    ------
+    ModelError
+        The architecture is unknown or cannot be built.
+    CheckpointError
+        The weights do not fit: which keys, and which architectures they would fit.
+    """
+    if arch in ARCHITECTURES or ":" not in arch:
+        known: Architecture = ARCHITECTURES[arch]
+        module = _build_known(known, state, num_classes, shape)
+        size = known.input_size
+    else:
+        module, size = _build_external(arch, num_classes, shape)
+    faults = mismatch(module.state_dict(), state)
+    if faults:
+        raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(faults)}.{_advice(arch, state)}")
+    module.load_state_dict({key: state[key] for key in module.state_dict() if key in state}, strict=False)
+    return module, size
+
+
+def fitting(state: Mapping[str, Tensor]) -> list[str]:
+    """Return the registry architectures that a state_dict fits exactly."""
+    fits = []
+    for name in ARCHITECTURES:
+        known: Architecture = ARCHITECTURES[name]
+        try:
+            with torch.device("meta"):
+                module = known.build(**known.infer(state))
+        except (KeyError, ValueError, IndexError):
+            continue
+        if not mismatch(module.state_dict(), state):
+            fits.append(name)
+    return fits
+
+
+def mismatch(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    """Name the keys that are missing, unexpected or of another shape, at most five of each; empty when it fits.
+
+    Batch norm's ``num_batches_tracked`` may be missing: it is not used in ``eval()`` and old checkpoints lack it.
+    """
+    missing = [k for k in expected if k not in given and not k.endswith("num_batches_tracked")]
+    unexpected = [k for k in given if k not in expected]
+    shapes = [
+        f"{k} {tuple(given[k].shape)} instead of {tuple(expected[k].shape)}"
+        for k in expected
+        if k in given and given[k].shape != expected[k].shape
+    ]
+    kinds = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
+    return [f"{kind}: {_some(keys)}" for kind, keys in kinds.items() if keys]
+
+
+def _some(keys: list[str]) -> str:
+    rest = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    return ", ".join(keys[:_SHOWN]) + rest
+
+
+def _advice(arch: str, state: Mapping[str, Tensor]) -> str:
+    fits = [name for name in fitting(state) if name != arch]
+    return f" It fits {', '.join(fits)}: pass --arch {fits[0]}." if fits else " It fits no built-in architecture."
+
+
+def _build_known(
+    known: Architecture, state: Mapping[str, Tensor], num_classes: int | None, shape: tuple[int, int, int] | None
+) -> nn.Module:
+    try:
+        return known.build(**known.infer(state))
+    except (KeyError, ValueError, IndexError):  # other weights: build the default, and let the comparison speak
+        return known.build(**_accepted(known.build, num_classes, shape))
+
+
+def _build_external(
+    arch: str, num_classes: int | None, shape: tuple[int, int, int] | None
+) -> tuple[nn.Module, tuple[int, int] | None]:
+    home, _, name = arch.partition(":")
+    if home == "torchvision":
+        builder = _torchvision_builder(name)
+    else:
+        builder = _users_builder(home, name)
+    try:
+        module = builder(**_accepted(builder, num_classes, shape))
+    except Exception as error:
+        raise ModelError(f"--arch {arch}: building it raised {type(error).__name__}: {error}") from error
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"--arch {arch}: it returned a {type(module).__name__}, not a torch.nn.Module.")
+    size = getattr(builder, "input_size", None)
+    return module, tuple(size) if size else None
+
+
+def _torchvision_builder(name: str) -> Callable[..., nn.Module]:
+    from torchvision.models import get_model, list_models
+
+    if name not in list_models():
+        raise ModelError(f"torchvision has no model '{name}'.{suggest(name, list_models())}")
+
+    def builder(num_classes: int = 1000) -> nn.Module:
+        return get_model(name, weights=None, num_classes=num_classes)
+
+    return builder
+
+
+def _users_builder(home: str, name: str) -> Callable[..., Any]:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the user's own module lies in the folder the command is run from
+    try:
+        module = importlib.import_module(home)
+    except Exception as error:
+        raise ModelError(f"--arch {home}:{name}: importing '{home}' raised {type(error).__name__}: {error}") from error
+    builder = getattr(module, name, None)
+    if not callable(builder):
+        raise ModelError(f"--arch {home}:{name}: '{home}' has no function or class '{name}'.")
+    return builder
+
+
+def _accepted(
+    builder: Callable[..., Any], num_classes: int | None, shape: tuple[int, int, int] | None
+) -> dict[str, Any]:
+    """Return those of num_classes, in_channels and shape that are known and that the builder names."""
+    offered = {"num_classes": num_classes, "in_channels": shape[0] if shape else None, "shape": shape}
+    named = inspect.signature(builder).parameters
+    return {key: value for key, value in offered.items() if value is not None and key in named}

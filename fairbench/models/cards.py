@@ -1,0 +1,98 @@
+"""Model cards: what a model of the zoo is, where its weights are, and what they hash to.
+
+A card is plain YAML in ``model_zoo/cards``; nothing in it is executed.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fairbench.errors import ModelError
+from fairbench.files import data_folder
+from fairbench.registry import suggest
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Weights(_Plain):
+    """Where weights are: a file under ``model_zoo/weights``, or one that an installed package ships."""
+
+    file: str | None = None
+    package: str | None = None
+    path: str | None = None
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Normalization(_Plain):
+    """Mean and standard deviation of each channel, in [0, 1] pixel units."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class CardThreatModel(_Plain):
+    """What the model was trained against; ``epsilon`` 0 with norm "none" for natural training."""
+
+    norm: Literal["none", "Linf"]
+    epsilon: Annotated[float, Field(ge=0, le=1)]
+
+
+class ModelCard(_Plain):
+    """A model of the zoo. Unknown keys are refused."""
+
+    name: str
+    title: str
+    architecture: str
+    dataset: str
+    num_classes: Annotated[int, Field(ge=2)]
+    in_channels: Annotated[int, Field(ge=1)] = 3
+    method: str
+    weights: Weights
+    normalization: Normalization | None = None
+    threat_model: CardThreatModel
+    provenance: str
+    licence: str
+
+
+def card_names() -> list[str]:
+    """Return the names of all cards, sorted."""
+    return sorted(path.stem for path in (data_folder("model_zoo") / "cards").glob("*.yaml"))
+
+
+@cache
+def load_card(name: str) -> ModelCard:
+    """Read a card by the model's name.
+
+    Raises
+    ------
+    ModelError
+        No such card (the nearest name is suggested), or the card does not fit the schema.
+    """
+    if name not in card_names():
+        raise ModelError(
+            f"unknown model '{name}': neither a file nor a model of the zoo.{suggest(name, card_names())} "
+            "`fairbench models` lists them."
+        )
+    return read_card(data_folder("model_zoo") / "cards" / f"{name}.yaml")
+
+
+def read_card(path: Path) -> ModelCard:
+    """Read a card file.
+
+    Raises
+    ------
+    ModelError
+        It is not YAML, or not a card; the first fault is named.
+    """
+    try:
+        return ModelCard.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise ModelError(f"card {path}: not readable YAML ({error}).") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ModelError(f"card {path}: {'.'.join(map(str, first['loc'])) or 'card'}: {first['msg']}.") from error

@@ -1,0 +1,124 @@
+"""Checkpoints as people really have them, read without ever running code from them.
+
+Only weights-only loading is used; beside tensors it admits the plain values that training scripts leave in a checkpoint
+(NumPy scalars, ``argparse.Namespace``), none of which runs anything when it is built.
+"""
+
+import argparse
+import pickle
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairbench.errors import CheckpointError
+
+SUFFIXES = (".pt", ".pth", ".ckpt", ".tar", ".safetensors")
+_NESTED = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Read the state_dict in a checkpoint: plain or nested, with or without wrapper prefixes; floats become float32.
+
+    Raises
+    ------
+    CheckpointError
+        The file is missing, empty, not a checkpoint, damaged, holds code, holds no state_dict, or has NaN weights.
+    """
+    if not path.is_file():
+        kind = "is a folder, not a file" if path.is_dir() else "does not exist"
+        raise CheckpointError(f"checkpoint {path} {kind}.")
+    head = path.open("rb").read(512)
+    if not head:
+        raise CheckpointError(f"checkpoint {path} is empty (0 bytes); fetch it again.")
+    if head.lstrip()[:1] == b"<":
+        raise CheckpointError(
+            f"checkpoint {path} is a web page, not weights: the download failed (a drive's warning page, a login); "
+            "fetch the file itself."
+        )
+    loaded = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path, head)
+    state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in loaded.items()}
+    for key, tensor in state.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise CheckpointError(f"checkpoint {path}: '{key}' holds NaN or infinite weights; the training diverged.")
+    return state
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return _strip_prefixes(load_file(path))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {path} is not a whole .safetensors file ({error}).") from error
+
+
+def _read_torch(path: Path, head: bytes) -> dict[str, Tensor]:
+    try:
+        with torch.serialization.safe_globals(_plain_globals()):
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(_why_refused(path, str(error))) from error
+    except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, ValueError, KeyError, AttributeError) as error:
+        if head[:2] == b"PK":
+            raise CheckpointError(f"checkpoint {path} is cut short or damaged; fetch it again.") from error
+        raise CheckpointError(f"checkpoint {path} is not a PyTorch checkpoint ({_first_line(error)}).") from error
+    return _strip_prefixes(_find_state(path, loaded))
+
+
+def _plain_globals() -> list[Callable | tuple[Callable, str]]:
+    scalar = np.float64(0).__reduce__()[0]
+    numpy_types = [getattr(np.dtypes, name) for name in np.dtypes.__all__ if name.startswith(("Float", "Int", "UInt"))]
+    return [
+        argparse.Namespace,
+        np.dtype,
+        *numpy_types,
+        (scalar, "numpy.core.multiarray.scalar"),  # as NumPy 1 wrote it
+        (scalar, "numpy._core.multiarray.scalar"),
+    ]
+
+
+def _why_refused(path: Path, message: str) -> str:
+    found = re.search(r"GLOBAL ([\w.]+)", message) or re.search(r"(?:class|global|callable)\W+([\w.]+\.\w+)", message)
+    if found is None:
+        return f"checkpoint {path} is not a PyTorch checkpoint, or it is damaged."
+    return (
+        f"checkpoint {path} holds '{found[1]}', which is code or a whole pickled model, not weights; it was not run. "
+        "Save model.state_dict() where you trained and pass --arch."
+    )
+
+
+def _find_state(path: Path, loaded: Any) -> dict[str, Tensor]:
+    candidates = [loaded, *(loaded[key] for key in _NESTED if key in loaded)] if isinstance(loaded, Mapping) else []
+    if isinstance(loaded, Mapping):
+        candidates += [value for value in loaded.values() if isinstance(value, Mapping)]
+    for candidate in candidates:
+        if isinstance(candidate, Mapping):
+            tensors = {str(k): v for k, v in candidate.items() if isinstance(v, Tensor)}
+            if tensors:
+                return tensors
+    held = f"a {type(loaded).__name__}"
+    if isinstance(loaded, Mapping):
+        held += f" with {', '.join(str(k) for k in list(loaded)[:5]) or 'nothing'}"
+    raise CheckpointError(f"checkpoint {path} holds {held}, but no state_dict (looked under {', '.join(_NESTED)}).")
+
+
+def _strip_prefixes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Drop what DataParallel, torch.compile and Lightning put before the keys."""
+    state = {key.replace("._orig_mod.", ".").removeprefix("_orig_mod."): value for key, value in state.items()}
+    while True:
+        shared = next((p for p in _PREFIXES if state and all(key.startswith(p) for key in state)), None)
+        if shared is None:
+            return state
+        state = {key.removeprefix(shared): value for key, value in state.items()}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]

@@ -1,0 +1,151 @@
+"""``load_model``: one entry for the zoo, checkpoints, RobustBench and one's own architectures."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch import nn
+
+from fairbench.errors import CheckpointError, ModelError
+from fairbench.files import data_folder
+from fairbench.models.base import Model, Normalize, PickOutput
+from fairbench.models.building import build, fitting
+from fairbench.models.cards import ModelCard, load_card
+from fairbench.models.checkpoints import SUFFIXES, read_state
+from fairbench.provenance import sha256_file
+
+Floats = tuple[float, ...]
+
+
+def load_model(
+    name: str | Path,
+    *,
+    arch: str | None = None,
+    num_classes: int | None = None,
+    shape: tuple[int, int, int] | None = None,
+    mean: Floats | None = None,
+    std: Floats | None = None,
+    output: str | int | None = None,
+    dataset: str | None = None,
+    model_dir: str | Path | None = None,
+) -> Model:
+    """Load a model by zoo name, from a checkpoint, or through RobustBench.
+
+    Parameters
+    ----------
+    name
+        A name of ``fairbench models``; a path to a checkpoint (.pt, .pth, .ckpt, .tar, .safetensors);
+        or ``robustbench:ID``.
+    arch
+        For a checkpoint: a built-in architecture, ``torchvision:NAME``, or ``package.module:function`` that returns
+        the module. Default: the one built-in architecture that the weights fit.
+    num_classes, shape
+        Class count and (C, H, W) of the data, for builders that take them; a built-in architecture reads them off
+        the weights and disagreement about the class count is an error.
+    mean, std
+        Per-channel normalisation to put inside the model, in [0, 1] pixel units.
+    output
+        Which output holds the logits, where the module returns a tuple or a dict.
+    dataset, model_dir
+        For RobustBench: the dataset whose model is meant (default cifar10), and its download folder (default
+        ``./models``, as RobustBench has it).
+
+    Raises
+    ------
+    ModelError, CheckpointError
+        With what is wrong, where, and what to try.
+
+    Examples
+    --------
+    >>> load_model("natural_resnet18").architecture
+    'resnet18'
+    """
+    if (mean is None) != (std is None):
+        raise ModelError("--mean and --std go together: give both or neither.")
+    text = str(name)
+    if text.startswith("robustbench:"):
+        from fairbench.models.robustbench import load_robustbench
+
+        model = load_robustbench(text.removeprefix("robustbench:"), dataset or "cifar10", model_dir)
+    elif _is_path(text):
+        model = _load_checkpoint(Path(name).expanduser(), arch, num_classes, shape)
+    else:
+        model = _load_zoo(text, num_classes)
+    return _wrapped(model, mean, std, output)
+
+
+def _is_path(text: str) -> bool:
+    path = Path(text).expanduser()
+    return path.exists() or path.suffix in SUFFIXES or len(path.parts) > 1
+
+
+def _load_zoo(name: str, num_classes: int | None) -> Model:
+    card = load_card(name)
+    path = weights_path(card)
+    module, size = build(card.architecture, read_state(path), name, num_classes=card.num_classes, shape=None)
+    _check_classes(name, card.num_classes, num_classes)
+    if card.normalization is not None:
+        module = nn.Sequential(Normalize(card.normalization.mean, card.normalization.std), module)
+    return Model(module, name, card.architecture, size, card.dataset, card)
+
+
+def weights_path(card: ModelCard) -> Path:
+    """Return where a card's weights are on this machine, after checking their SHA-256.
+
+    Raises
+    ------
+    ModelError
+        The file is missing, or is not the one the card names.
+    """
+    weights = card.weights
+    if weights.package is not None:
+        spec = find_spec(weights.package)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModelError(f"{card.name}: its weights come with the package {weights.package}; install it.")
+        path = Path(spec.submodule_search_locations[0]) / str(weights.path)
+    else:
+        path = data_folder("model_zoo") / "weights" / str(weights.file)
+    if not path.is_file():
+        raise ModelError(f"{card.name}: its weights file {path} is missing; install again what ships it.")
+    if sha256_file(path) != weights.sha256:
+        raise ModelError(f"{card.name}: {path} is not the file of its card (SHA-256 differs); install it again.")
+    return path
+
+
+def _load_checkpoint(
+    path: Path, arch: str | None, num_classes: int | None, shape: tuple[int, int, int] | None
+) -> Model:
+    state = read_state(path)
+    notes: tuple[str, ...] = ()
+    if arch is None:
+        fits = fitting(state)
+        if len(fits) != 1:
+            which = f"fits {', '.join(fits)}" if fits else "fits no built-in architecture"
+            raise CheckpointError(f"checkpoint {path} {which}; say which with --arch.")
+        arch = fits[0]
+        notes = (f"architecture {arch} recognised by its weights",)
+    module, size = build(arch, state, f"checkpoint {path}", num_classes=num_classes, shape=shape)
+    _check_classes(str(path), _last_width(module), num_classes)
+    return Model(module, path.stem, arch, size, notes=notes)
+
+
+def _last_width(module: nn.Module) -> int | None:
+    """Return the outputs of the last dense layer, where there is one."""
+    dense = [m for m in module.modules() if isinstance(m, nn.Linear)]
+    return dense[-1].out_features if dense else None
+
+
+def _check_classes(name: str, has: int | None, wanted: int | None) -> None:
+    if has is not None and wanted is not None and has != wanted:
+        raise ModelError(f"{name} has {has} outputs, but the dataset has {wanted} classes; they must be the same.")
+
+
+def _wrapped(model: Model, mean: Floats | None, std: Floats | None, output: str | int | None) -> Model:
+    module = model.module
+    if mean is not None and std is not None:
+        module = nn.Sequential(Normalize(mean, std), module)
+    if output is not None:
+        module = PickOutput(module, str(output))
+    module.eval()
+    return Model(
+        module, model.name, model.architecture, model.input_size, model.dataset, model.card, model.notes
+    )

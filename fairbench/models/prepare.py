@@ -1,0 +1,84 @@
+"""The attack-ready copy of a model: what an attack needs and nothing more, checked against the original.
+
+An attack wants gradients of the input only, so weights are frozen; batch norm in ``eval()`` is an affine map, so it is
+folded into the convolution before it; and convolutions run faster with channels last. Verdicts are always the
+original's: the harness re-scores every proposal with it.
+"""
+
+import copy
+import logging
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+_TOLERANCE = 1e-3
+"""Largest difference of logits, relative to their spread, that folding may cause (float32 rounding is near 1e-5)."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A module to attack, what was done to it, and a warning where the original had to be used."""
+
+    module: nn.Module
+    steps: tuple[str, ...]
+    warning: str | None = None
+
+
+def prepare(module: nn.Module, probe: Tensor) -> Prepared:
+    """Return an attack-ready copy: eval, frozen, batch norm folded, channels-last.
+
+    Parameters
+    ----------
+    module
+        The original, which stays as it is.
+    probe
+        (B, C, H, W) real inputs on the module's device, on which copy and original are compared.
+
+    Returns
+    -------
+    Prepared
+        On disagreement (or an architecture that cannot be traced) the module is a plain frozen copy.
+    """
+    plain = frozen(module)
+    folded = fold_batch_norm(plain)
+    steps = ("eval", "frozen") + (("batch norm folded",) if folded is not plain else ())
+    if any(isinstance(m, nn.Conv2d) for m in folded.modules()):
+        folded = folded.to(memory_format=torch.channels_last)
+        steps += ("channels-last",)
+    with torch.no_grad():
+        expected, found = plain(probe), folded(probe.contiguous(memory_format=torch.channels_last))
+    if not _agree(expected, found):
+        warning = "the attack-ready copy disagreed with the model on a probe batch; the model itself is attacked."
+        return Prepared(plain, ("eval", "frozen"), warning)
+    return Prepared(folded, steps)
+
+
+def frozen(module: nn.Module) -> nn.Module:
+    """Return a deep copy in ``eval()`` mode whose parameters take no gradient."""
+    return copy.deepcopy(module).eval().requires_grad_(False)
+
+
+def fold_batch_norm(module: nn.Module) -> nn.Module:
+    """Return a copy with each convolution's batch norm folded in, or ``module`` itself where that is not possible."""
+    from torch.fx.experimental.optimization import fuse
+
+    if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in module.modules()):
+        return module
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return fuse(module).requires_grad_(False)
+    except Exception as error:  # control flow or Python code that the tracer cannot follow: nothing is lost but speed
+        logger.info("batch norm not folded: %s", error)
+        return module
+
+
+def _agree(expected: Tensor, found: Tensor) -> bool:
+    if expected.shape != found.shape or not torch.isfinite(found).all():
+        return False
+    spread = expected.std().clamp(min=torch.finfo(expected.dtype).tiny)
+    return bool((expected - found).abs().max() <= _TOLERANCE * spread)

@@ -1,0 +1,64 @@
+"""Columns and types of the outcome table, and its format version.
+
+=====================  ===========  ====================================================================================
+column                 type         meaning
+=====================  ===========  ====================================================================================
+index                  int64        position in the test split; unique, ascending
+label                  int16        true class, 0..K-1
+(an attribute)         any          one column per attribute of the dataset
+clean_pred             int16        predicted class without attack
+clean_confidence       float32      softmax probability of the predicted class, without attack
+<attack>_pred          int16, null  predicted class under attack; null: not measured
+pgdN_broken_at         int16, null  steps until the first misclassified iterate; null: none was
+autoattack_broken_by   text, null   stage that broke the example, "clean" if none was needed; null: withstood all
+=====================  ===========  ====================================================================================
+"""
+
+import re
+
+import pandas as pd
+
+from fairbench.errors import OutcomesError
+
+FORMAT_VERSION = 1
+"""Raised when a reader of an older version would misread a file; readers refuse newer files."""
+
+BASE = {"index": "int64", "label": "int16", "clean_pred": "int16", "clean_confidence": "float32"}
+_PREDICTION = re.compile(r"^(?P<attack>[a-z][a-z0-9-]*)_pred$")
+
+
+def attacks_in(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return the attacks that have a column, in column order."""
+    matches = (_PREDICTION.match(str(column)) for column in frame.columns)
+    return tuple(m["attack"] for m in matches if m and m["attack"] != "clean")
+
+
+def conform(frame: pd.DataFrame, num_classes: int) -> pd.DataFrame:
+    """Return the table in its column types, checked.
+
+    Raises
+    ------
+    OutcomesError
+        A base column is missing, an index stands twice, or a label or prediction is outside 0..K-1.
+    """
+    missing = [column for column in BASE if column not in frame.columns and column != "clean_confidence"]
+    if missing:
+        raise OutcomesError(f"the outcome table lacks the column(s) {', '.join(missing)}.")
+    frame = frame.copy()
+    predictions = [f"{attack}_pred" for attack in attacks_in(frame)]
+    types = {c: t for c, t in BASE.items() if c in frame.columns} | dict.fromkeys(predictions, "Int16")
+    types |= {c: "Int16" for c in frame.columns if str(c).endswith("_broken_at")}
+    types |= {c: "string" for c in frame.columns if str(c).endswith("_broken_by")}
+    try:
+        frame = frame.astype(types)
+    except (TypeError, ValueError) as error:
+        raise OutcomesError(f"the outcome table has values of another type ({error}).") from error
+    if frame["index"].duplicated().any():
+        twice = frame["index"][frame["index"].duplicated()].iloc[0]
+        raise OutcomesError(f"the outcome table has example {twice} twice.")
+    for column in ("label", "clean_pred", *predictions):
+        outside = ~frame[column].dropna().between(0, num_classes - 1)
+        if outside.any():
+            value = frame[column].dropna()[outside].iloc[0]
+            raise OutcomesError(f"the outcome table has {column} {value}, outside 0..{num_classes - 1}.")
+    return frame.sort_values("index", ignore_index=True)

@@ -1,0 +1,145 @@
+"""``Outcomes``: the table and its manifest, in memory and on disk."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairbench.errors import OutcomesError
+from fairbench.files import make_folder, replacing
+from fairbench.outcomes.schema import FORMAT_VERSION, attacks_in, conform
+
+TABLE = "outcomes.parquet"
+MANIFEST = "manifest.json"
+_VERSION_KEY = b"fairbench_format"
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What a model said of each test example, clean and under each attack.
+
+    Parameters
+    ----------
+    frame
+        One row per example; :mod:`fairbench.outcomes.schema` has the columns. Sorted by ``index``.
+    manifest
+        Plain data: model, dataset (with ``classes``), protocol, seed, versions, hardware, seconds, warnings.
+
+    Raises
+    ------
+    OutcomesError
+        The table does not fit the schema.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"index": [0, 1], "label": [0, 1], "clean_pred": [0, 0], "pgd20_pred": [1, 0]})
+    >>> Outcomes(frame, {"dataset": {"classes": ["cat", "dog"]}}).attacks
+    ('pgd20',)
+    """
+
+    frame: pd.DataFrame
+    manifest: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        classes = self.manifest.get("dataset", {}).get("classes", ())
+        if len(classes) < 2:
+            raise OutcomesError("the manifest names no classes (dataset.classes).")
+        object.__setattr__(self, "frame", conform(self.frame, len(classes)))
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Names of the attacks that have a column."""
+        return attacks_in(self.frame)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The K class names."""
+        return tuple(self.manifest["dataset"]["classes"])
+
+    def write(self, folder: str | Path) -> Path:
+        """Write ``outcomes.parquet`` and ``manifest.json`` into a folder, each whole or not at all; return the folder.
+
+        Raises
+        ------
+        OutcomesError
+            The folder cannot be written.
+        """
+        folder = make_folder(Path(folder))
+        write_table(self.frame, folder / TABLE)
+        write_json(self.manifest, folder / MANIFEST)
+        return folder
+
+    @classmethod
+    def read(cls, folder: str | Path) -> "Outcomes":
+        """Read what :meth:`write` wrote.
+
+        Raises
+        ------
+        OutcomesError
+            Files are missing or damaged, or a newer version of fairbench wrote them.
+        """
+        folder = Path(folder)
+        try:
+            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise OutcomesError(f"{folder / MANIFEST} cannot be read ({error}).") from error
+        if not isinstance(manifest, dict):
+            raise OutcomesError(f"{folder / MANIFEST} holds no manifest.")
+        _check_version(manifest.get("format"), folder / MANIFEST)
+        return cls(read_table(folder / TABLE), manifest)
+
+
+def write_table(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a table as Parquet, byte-identical for equal tables."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    named = {_VERSION_KEY: str(FORMAT_VERSION).encode(), **{k.encode(): v.encode() for k, v in (metadata or {}).items()}}
+    with replacing(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(named), temporary, compression="zstd")
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a table; integer columns with missing values stay integers.
+
+    Raises
+    ------
+    OutcomesError
+        It cannot be read, or a newer version wrote it.
+    """
+    return read_table_and_metadata(path)[0]
+
+
+def read_table_and_metadata(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Read a table and what was kept beside it; see :func:`read_table`."""
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise OutcomesError(f"{path} is not a whole outcome table ({error}).") from error
+    metadata = dict(table.schema.metadata or {})
+    _check_version(metadata.get(_VERSION_KEY), path)
+    nullable = {pa.int16(): pd.Int16Dtype(), pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype()}
+    frame = table.to_pandas(types_mapper=nullable.get)
+    return frame, {k.decode(): v.decode() for k, v in metadata.items() if k != _VERSION_KEY}
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write plain data as JSON, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _check_version(version: Any, path: Path) -> None:
+    try:
+        number = int(version)
+    except (TypeError, ValueError):
+        raise OutcomesError(f"{path} has no format version; fairbench did not write it.") from None
+    if number > FORMAT_VERSION:
+        raise OutcomesError(
+            f"{path} has format {number}, newer than this fairbench reads ({FORMAT_VERSION}); upgrade fairbench."
+        )

@@ -1,0 +1,84 @@
+"""Where a number came from: hashes of what went in, versions of what computed it, the hardware it ran on."""
+
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ("fairbench", "torch", "torchvision", "pyautoattack", "numpy", "pandas", "pyarrow")
+"""The packages whose versions can move a number."""
+
+
+def versions() -> dict[str, str]:
+    """Return the version of Python and of each package in :data:`PACKAGES` that is installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware(device: str = "cpu") -> dict[str, Any]:
+    """Describe the machine: processor, threads torch uses, and the GPU's name when the device is one."""
+    import torch
+
+    described: dict[str, Any] = {"device": device, "processor": _processor(), "threads": torch.get_num_threads()}
+    if device.startswith("cuda"):
+        described["gpu"] = torch.cuda.get_device_name(device)
+    return described
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if sys.platform == "linux" and cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores"
+    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def sha256_bytes(*parts: bytes) -> str:
+    """Hash the parts in order; each is preceded by its length, so that moving a border changes the hash."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Hash a file's bytes (as ``sha256sum`` does)."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_array(*arrays: np.ndarray) -> str:
+    """Hash arrays by type, shape and bytes."""
+    parts = [part for a in arrays for part in (f"{a.dtype.str}{a.shape}".encode(), np.ascontiguousarray(a).tobytes())]
+    return sha256_bytes(*parts)
+
+
+def sha256_state(state: Mapping[str, Any]) -> str:
+    """Hash a state_dict by key, type, shape and bytes, whatever file format it came from."""
+    import torch
+
+    parts: list[bytes] = []
+    for key in sorted(state):
+        tensor = state[key].detach().cpu().contiguous()
+        parts.append(f"{key}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+        parts.append(tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return sha256_bytes(*parts)
+
+
+def sha256_json(value: Any) -> str:
+    """Hash plain data by its canonical JSON."""
+    return sha256_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())

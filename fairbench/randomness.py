@@ -1,0 +1,40 @@
+"""Noise that depends on (seed, example index) alone, never on the batch an example rides in or on the device.
+
+Each example owns one Philox stream keyed by the seed and its index, so a shard, a resumed run, another batch size or
+another machine draws the same random start for it.
+"""
+
+import numpy as np
+
+_STREAM_BITS = 16
+"""An index is shifted by this much in the key, so that one example can own several independent streams."""
+
+
+def uniform_noise(seed: int, index: np.ndarray, shape: tuple[int, ...], *, stream: int = 0) -> np.ndarray:
+    """Draw one uniform tensor in [-1, 1) for every example.
+
+    Parameters
+    ----------
+    seed
+        Seed of the run, 0 <= seed < 2**63.
+    index
+        (B,) int64, each example's position in its test split.
+    shape
+        Shape of one draw.
+    stream
+        Which of the example's streams (a restart, an attack stage), 0 <= stream < 2**16.
+
+    Returns
+    -------
+    numpy.ndarray
+        (B, *shape) float32.
+    """
+    if not 0 <= stream < 1 << _STREAM_BITS:
+        raise ValueError(f"stream {stream} is not in 0..{(1 << _STREAM_BITS) - 1}")
+    noise = np.empty((len(index), *shape), dtype=np.float32)
+    for row, i in enumerate(np.asarray(index, dtype=np.uint64)):
+        key = np.array([seed, (int(i) << _STREAM_BITS) + stream], dtype=np.uint64)
+        np.random.Generator(np.random.Philox(key=key)).random(out=noise[row], dtype=np.float32)
+    noise *= 2
+    noise -= 1
+    return noise

@@ -1,0 +1,58 @@
+"""One lazy registry for everything that is chosen by name, with collision checks and did-you-mean."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from fairbench.errors import FairbenchError
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest known name, else the list of them."""
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f" Did you mean '{near[0]}'?"
+    return f" Known: {', '.join(sorted(known))}." if known else ""
+
+
+def import_attribute(target: str) -> Any:
+    """Import ``"package.module:attribute"`` and return the attribute."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+class Registry:
+    """Names mapped to ``"module:attribute"`` targets that are imported when first asked for.
+
+    Parameters
+    ----------
+    kind
+        What an entry is, as errors name it ("architecture").
+    error
+        The :class:`FairbenchError` subclass an unknown name raises.
+    """
+
+    def __init__(self, kind: str, error: type[FairbenchError], targets: dict[str, str]) -> None:
+        self.kind = kind
+        self._error = error
+        self._targets: dict[str, str] = {}
+        for name, target in targets.items():
+            self.add(name, target)
+
+    def add(self, name: str, target: str) -> None:
+        """Register ``name``; a second target under the same name is a :class:`ValueError`."""
+        if self._targets.get(name, target) != target:
+            raise ValueError(f"{self.kind} '{name}' is already {self._targets[name]}")
+        self._targets[name] = target
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._targets:
+            raise self._error(f"unknown {self.kind} '{name}'.{suggest(name, list(self._targets))}")
+        return import_attribute(self._targets[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._targets))
