@@ -44,7 +44,9 @@ def _keys(name: str, present: list[str], split: str) -> tuple[str, str]:
         if set(pair) <= set(present):
             return pair
     wanted = " or ".join(" and ".join(pair) for pair in candidates[:2])
-    raise DatasetError(f"{name}: holds {', '.join(sorted(present)) or 'nothing'}, but the {split} split needs {wanted}.")
+    raise DatasetError(
+        f"{name}: holds {', '.join(sorted(present)) or 'nothing'}, but the {split} split needs {wanted}."
+    )
 
 
 def as_images(name: str, array: np.ndarray) -> np.ndarray:

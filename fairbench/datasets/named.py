@@ -4,7 +4,9 @@ torchvision holds the download addresses, the checksums and the file formats; th
 on disk (one ``.npz``, bare IDX files) and turns every one into arrays.
 """
 
+import contextlib
 import gzip
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from fairbench.datasets.arrays import as_images, as_labels, load_npz
 from fairbench.datasets.base import Dataset
 from fairbench.datasets.folders import load_folder
 from fairbench.datasets.locate import data_folders
-from fairbench.errors import DatasetError, FairbenchError
+from fairbench.errors import DatasetError
 from fairbench.files import make_folder
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -49,14 +51,15 @@ _IMAGENETTE = {  # WordNet id: the name torchvision gives it first
 class NamedDataset:
     """One dataset known by name.
 
-    ``read`` takes (root, split, download) and returns the arrays in torchvision's layout under ``root``, raising
-    :class:`RuntimeError` or :class:`OSError` where they are not there; ``put`` says which file to put where by hand.
+    ``read`` takes (root, split, download) and returns the arrays in torchvision's layout under ``root``; that layout is
+    there when one of ``markers`` is (none: nothing needs to be there); ``put`` says what to put where by hand.
     """
 
     classes: tuple[str, ...]
     shape: tuple[int, int, int]
     test_size: int
     read: Callable[[Path, str, bool], Arrays | Dataset]
+    markers: tuple[str, ...]
     put: str
 
 
@@ -123,6 +126,7 @@ NAMED = {
         (3, 32, 32),
         10_000,
         _cifar("CIFAR10"),
+        ("cifar-10-batches-py",),
         "cifar-10-batches-py/ (the unpacked cifar-10-python.tar.gz)",
     ),
     "cifar100": NamedDataset(
@@ -130,14 +134,23 @@ NAMED = {
         (3, 32, 32),
         10_000,
         _cifar("CIFAR100"),
+        ("cifar-100-python",),
         "cifar-100-python/ (the unpacked cifar-100-python.tar.gz)",
     ),
-    "svhn": NamedDataset(tuple("0123456789"), (3, 32, 32), 26_032, _svhn, "test_32x32.mat and train_32x32.mat"),
+    "svhn": NamedDataset(
+        tuple("0123456789"),
+        (3, 32, 32),
+        26_032,
+        _svhn,
+        ("test_32x32.mat",),
+        "test_32x32.mat and train_32x32.mat",
+    ),
     "fashion_mnist": NamedDataset(
         ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
         (1, 28, 28),
         10_000,
         _fashion_mnist,
+        ("t10k-images-idx3-ubyte.gz", "FashionMNIST/raw"),
         "the four files *-ubyte.gz",
     ),
     "imagenette": NamedDataset(
@@ -145,9 +158,10 @@ NAMED = {
         (3, 160, 160),
         3_925,
         _imagenette,
+        ("imagenette2-160",),
         "imagenette2-160/ (the unpacked imagenette2-160.tgz)",
     ),
-    "digits": NamedDataset(tuple("0123456789"), (1, 8, 8), 360, _digits, "nothing: scikit-learn ships it"),
+    "digits": NamedDataset(tuple("0123456789"), (1, 8, 8), 360, _digits, (), "nothing: scikit-learn ships it"),
 }
 
 
@@ -159,18 +173,20 @@ def load_named(name: str, split: str, data_dir: str | Path | None = None, downlo
     DatasetError
         It is nowhere and cannot be downloaded; the message names the file and the folder to put it in.
     """
+    if not NAMED[name].markers:
+        return _from_layout(name, Path(), split, False)
     folders = data_folders(data_dir)
-    found = find_named(name, split, folders)
+    found = find_named(name, folders)
+    if found is not None and found.suffix == ".npz":
+        return load_npz(found, split, name=name, classes=NAMED[name].classes)
     if found is not None:
-        return found
+        return _from_layout(name, found, split, False)
     target = folders[-1] / name
     if download:
         try:
             return _from_layout(name, make_folder(target), split, True)
-        except FairbenchError:
-            raise
-        except Exception as error:  # torchvision lets through whatever its transport raised
-            reason = f"and the download failed ({error})"
+        except DatasetError as error:
+            reason = f"and the download failed ({error.__cause__ or error})"
     else:
         reason = "and downloading is off"
     looked = ", ".join(str(folder / name) for folder in folders)
@@ -180,27 +196,31 @@ def load_named(name: str, split: str, data_dir: str | Path | None = None, downlo
     )
 
 
-def find_named(name: str, split: str, folders: list[Path]) -> Dataset | None:
-    """Return the dataset from the first folder that holds it in any known layout, or None; never downloads."""
+def find_named(name: str, folders: list[Path]) -> Path | None:
+    """Return the ``.npz`` file, or the folder with torchvision's layout, that holds a named dataset; None if none does.
+
+    Only looks at names: nothing is read.
+    """
     for folder in folders:
         npz = folder / name / f"{name}.npz"
         if npz.is_file():
-            loaded = load_npz(npz, split, name=name, classes=NAMED[name].classes)
-            return loaded
+            return npz
         for root in (folder / name, folder):
-            try:
-                return _from_layout(name, root, split, False)
-            except FairbenchError:
-                raise
-            except (RuntimeError, OSError):
-                continue
+            if any((root / marker).exists() for marker in NAMED[name].markers):
+                return root
     return None
 
 
 def _from_layout(name: str, root: Path, split: str, download: bool) -> Dataset:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torchvision warns about its own use of numpy
-        read = NAMED[name].read(root, split, download)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torchvision warns about its own use of numpy
+            with contextlib.redirect_stdout(sys.stderr):  # and reports downloads with print
+                read = NAMED[name].read(root, split, download)
+    except DatasetError:
+        raise
+    except Exception as error:  # torchvision lets through whatever its transport or its decoders raised
+        raise DatasetError(f"{name} in {root} cannot be read ({error}); remove it and fetch it again.") from error
     if isinstance(read, Dataset):
         return read
     return Dataset(name, as_images(name, read[0]), as_labels(name, read[1]), NAMED[name].classes, split=split)

@@ -49,7 +49,9 @@ def check_dataset(dataset: Dataset) -> list[str]:
     if absent:
         found.append(f"no example of the class(es) {_some(absent)}: their errors are unknown, not 0.")
     if small:
-        found.append(f"fewer than {SMALL_CLASS} examples in {_some(small)}: a worst class may be chance; see intervals.")
+        found.append(
+            f"fewer than {SMALL_CLASS} examples in {_some(small)}: a worst class may be chance; see intervals."
+        )
     if dataset.inputs.dtype != np.uint8 and dataset.inputs.max() <= 2 / 255:
         found.append("no pixel is above 2/255: the images look divided by 255 twice.")
     return found

@@ -4,11 +4,13 @@ import math
 import re
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from fairbench.attacks.base import Attack, ThreatModel
 from fairbench.errors import ProtocolError
 from fairbench.registry import suggest
+
+if TYPE_CHECKING:
+    from fairbench.attacks.base import Attack
 
 _PGD = re.compile(r"^pgd(\d+)$")
 _ATTACKS = ("pgd20", "autoattack")
@@ -110,9 +112,10 @@ class Protocol:
             differing["step"] = self.step
         return differing
 
-    def build_attacks(self, num_classes: int) -> list[Attack]:
+    def build_attacks(self, num_classes: int) -> "list[Attack]":
         """Build the attacks for a dataset of ``num_classes`` classes."""
         from fairbench.attacks.autoattack import AutoAttack
+        from fairbench.attacks.base import ThreatModel
         from fairbench.attacks.pgd import PGDAttack
 
         threat_model = ThreatModel(self.epsilon)

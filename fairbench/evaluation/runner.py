@@ -25,6 +25,7 @@ from fairbench.evaluation import diagnostics
 from fairbench.evaluation.engines import ENGINES, Engine, Shard
 from fairbench.evaluation.protocol import QUICK, Protocol
 from fairbench.files import cache_folder, make_folder
+from fairbench.memory import keep_freed_memory
 from fairbench.metrics import summarize
 from fairbench.models.base import Model, as_model
 from fairbench.models.prepare import prepare
@@ -145,6 +146,7 @@ class _Run:
     def execute(self, folder: Path, engine: Engine, progress: Progress | None) -> Outcomes:
         """Compute what is missing, write the table, remove the shards."""
         shards = make_folder(folder / "shards")
+        keep_freed_memory()
         warnings = self._inspect()
         count = -(-len(self.dataset) // self.batch_size)
         done = {number: shard for number in range(count) if (shard := _read_shard(_shard_path(shards, number)))}
@@ -222,8 +224,6 @@ class _Run:
 
     def _protocol_notes(self) -> list[str]:
         notes = []
-        if self.protocol.examples == "sample":
-            notes.append(f"quick look: {len(self.dataset)} test images, the first of each class; not the whole test split")
         if "autoattack" in self.protocol.attacks and self.dataset.num_classes <= 3:
             notes.append(
                 f"AutoAttack for {self.dataset.num_classes} classes is APGD-CE, FAB and Square: the targeted DLR loss "
@@ -253,7 +253,9 @@ class _Work:
         try:
             return self._run.compute(number, self._tick)
         except torch.OutOfMemoryError as error:
-            raise ModelError(f"out of memory at batch size {self._run.batch_size}; pass a smaller --batch-size.") from error
+            raise ModelError(
+                f"out of memory at batch size {self._run.batch_size}; pass a smaller --batch-size."
+            ) from error
 
     def _tick(self, work: float) -> None:
         self._done += work
@@ -296,5 +298,3 @@ def _nullable(values: Any) -> Any:
     dtype = "string" if values.dtype == object else "Int16"
     column = pd.array(np.where(np.ma.getmaskarray(values), None, values.data.astype(object)), dtype=dtype)  # type: ignore[call-overload]
     return column
-
-

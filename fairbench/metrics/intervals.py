@@ -74,7 +74,9 @@ def resample(cells: np.ndarray, draws: int = DRAWS, seed: int = BOOTSTRAP_SEED) 
     """
     generator = np.random.default_rng(seed)
     sizes = cells.sum(axis=(1, 2))
-    shares = np.divide(cells.reshape(len(cells), 4), sizes[:, None], where=sizes[:, None] > 0, out=np.full((len(cells), 4), 0.25))
+    shares = np.divide(
+        cells.reshape(len(cells), 4), sizes[:, None], where=sizes[:, None] > 0, out=np.full((len(cells), 4), 0.25)
+    )
     return generator.multinomial(sizes, shares, size=(draws, len(cells))).reshape(draws, *cells.shape)
 
 

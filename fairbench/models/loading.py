@@ -1,5 +1,6 @@
 """``load_model``: one entry for the zoo, checkpoints, RobustBench and one's own architectures."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def load_model(
     output: str | int | None = None,
     dataset: str | None = None,
     model_dir: str | Path | None = None,
+    input_size: tuple[int, int] | None = None,
 ) -> Model:
     """Load a model by zoo name, from a checkpoint, or through RobustBench.
 
@@ -48,6 +50,8 @@ def load_model(
     dataset, model_dir
         For RobustBench: the dataset whose model is meant (default cifar10), and its download folder (default
         ``./models``, as RobustBench has it).
+    input_size
+        (height, width) images are brought to, instead of what the architecture demands.
 
     Raises
     ------
@@ -70,7 +74,22 @@ def load_model(
         model = _load_checkpoint(Path(name).expanduser(), arch, num_classes, shape)
     else:
         model = _load_zoo(text, num_classes)
-    return _wrapped(model, mean, std, output)
+    return _wrapped(model, mean, std, output, input_size)
+
+
+def own_dataset(name: str) -> str:
+    """Return the dataset a model is evaluated on when none is named.
+
+    Raises
+    ------
+    ModelError
+        It has none of its own: a checkpoint does not say.
+    """
+    if name.startswith("robustbench:"):
+        return "cifar10"
+    if _is_path(name):
+        raise ModelError(f"{name}: a checkpoint does not say what it was trained on; pass --dataset.")
+    return load_card(name).dataset
 
 
 def _is_path(text: str) -> bool:
@@ -139,13 +158,12 @@ def _check_classes(name: str, has: int | None, wanted: int | None) -> None:
         raise ModelError(f"{name} has {has} outputs, but the dataset has {wanted} classes; they must be the same.")
 
 
-def _wrapped(model: Model, mean: Floats | None, std: Floats | None, output: str | int | None) -> Model:
+def _wrapped(
+    model: Model, mean: Floats | None, std: Floats | None, output: str | int | None, input_size: tuple[int, int] | None
+) -> Model:
     module = model.module
     if mean is not None and std is not None:
         module = nn.Sequential(Normalize(mean, std), module)
     if output is not None:
         module = PickOutput(module, str(output))
-    module.eval()
-    return Model(
-        module, model.name, model.architecture, model.input_size, model.dataset, model.card, model.notes
-    )
+    return replace(model, module=module.eval(), input_size=input_size or model.input_size)

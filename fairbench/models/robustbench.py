@@ -35,7 +35,9 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
         utils = importlib.import_module("robustbench.utils")
         known = sorted(utils.all_models[utils.BenchmarkDataset(dataset)][utils.ThreatModel(_THREAT_MODEL)])
         if model_id not in known:
-            raise ModelError(f"RobustBench has no {dataset} {_THREAT_MODEL} model '{model_id}'.{_near(model_id, known)}")
+            raise ModelError(
+                f"RobustBench has no {dataset} {_THREAT_MODEL} model '{model_id}'.{_near(model_id, known)}"
+            )
         folder = Path(model_dir or "./models").expanduser()
         file = folder / dataset / _THREAT_MODEL / f"{model_id}.pt"
         try:

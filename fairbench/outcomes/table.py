@@ -99,7 +99,10 @@ class Outcomes:
 def write_table(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a table as Parquet, byte-identical for equal tables."""
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    named = {_VERSION_KEY: str(FORMAT_VERSION).encode(), **{k.encode(): v.encode() for k, v in (metadata or {}).items()}}
+    named = {
+        _VERSION_KEY: str(FORMAT_VERSION).encode(),
+        **{k.encode(): v.encode() for k, v in (metadata or {}).items()},
+    }
     with replacing(path) as temporary:
         pq.write_table(table.replace_schema_metadata(named), temporary, compression="zstd")
 

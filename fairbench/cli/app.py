@@ -1,0 +1,42 @@
+"""The commands, under the names users type."""
+
+from typing import Annotated
+
+import typer
+
+import fairbench
+from fairbench.cli.datasets import datasets
+from fairbench.cli.doctor import doctor
+from fairbench.cli.evaluate import evaluate
+from fairbench.cli.models import models_app
+
+app = typer.Typer(
+    name="fairbench",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Which class does your model fail to protect, and by how much?",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"fairbench {fairbench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Which class does your model fail to protect, and by how much?"""
+
+
+app.command()(evaluate)
+app.add_typer(models_app, name="models")
+app.command()(datasets)
+app.command()(doctor)

@@ -1,0 +1,237 @@
+"""``fairbench evaluate``: from a checkpoint to a per-class robustness report."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairbench.cli import options
+
+if TYPE_CHECKING:
+    from fairbench.datasets import Dataset
+    from fairbench.evaluation import Protocol
+    from fairbench.evaluation.runner import Progress
+    from fairbench.metrics import Summary
+    from fairbench.models import Model
+    from fairbench.outcomes import Outcomes
+
+
+class Format(StrEnum):
+    """How the table is printed."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
+
+
+class Score(StrEnum):
+    """Which iterate of PGD counts."""
+
+    LAST = "last"
+    ANY = "any"
+
+
+def evaluate(
+    model: Annotated[str, typer.Option(help="A model of the zoo, a checkpoint file, or robustbench:ID.")],
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            help="Architecture of a checkpoint: a built-in one, torchvision:NAME, or module:function. Default: the "
+            "built-in one that fits.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="A dataset by name, a .npz file, or a folder per class. Default: the model's own."),
+    ] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA, then a cache.")
+    ] = None,
+    protocol: Annotated[
+        str,
+        typer.Option(help="quick (1,000 images, PGD-20), standard (whole test split), leaderboard (and AutoAttack)."),
+    ] = "quick",
+    attacks: Annotated[str | None, typer.Option(help="Instead of the protocol's: such as pgd20,autoattack.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="L-inf radius in [0, 1] pixels. Default: 8/255.")] = None,
+    step: Annotated[str | None, typer.Option(help="PGD's step. Default: 2/255, or epsilon/4 if smaller.")] = None,
+    steps: Annotated[int | None, typer.Option(help="PGD's number of steps. Default: 20.")] = None,
+    restarts: Annotated[int | None, typer.Option(help="PGD's random starts. Default: 1.")] = None,
+    score: Annotated[Score | None, typer.Option(help="PGD iterate that counts. Default: last.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
+    mean: Annotated[str | None, typer.Option(help="Normalisation to put inside the model: a mean per channel.")] = None,
+    std: Annotated[str | None, typer.Option(help="And a standard deviation per channel.")] = None,
+    output: Annotated[
+        str | None, typer.Option(help="Which output holds the logits (a tuple's index, a dict's key).")
+    ] = None,
+    resize: Annotated[
+        str | None, typer.Option(help="Image size, such as 32 or 24x32. Default: what the model demands.")
+    ] = None,
+    model_dir: Annotated[str | None, typer.Option(help="RobustBench's download folder. Default: ./models.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images attacked at once; bounds memory. Default: 128.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    engine: Annotated[str, typer.Option(help="Who computes the shards.")] = "local",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for outcomes.parquet, manifest.json, summary.json and classes.png.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")
+    ] = False,
+    format: Annotated[Format, typer.Option(help="How the table is printed.")] = Format.TABLE,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what a finished run has.")] = False,
+) -> None:
+    """Attack a model and report, class by class, what breaks."""
+    changes = {
+        "attacks": options.attacks(attacks, steps),
+        "restarts": restarts,
+        "score": None if score is None else score.value,
+        "seed": seed,
+    }
+    chosen = _protocol(protocol, epsilon, step, changes)
+    if out is not None:
+        _check_out(out)
+    loaded, data = _load(
+        model, arch, dataset, data_dir, chosen, options.size(resize), options.floats(mean, "--mean"),
+        options.floats(std, "--std"), output, model_dir,
+    )  # fmt: skip
+    from fairbench.evaluation import evaluate as run
+    from fairbench.evaluation.runner import BATCH_SIZE
+    from fairbench.metrics import summarize
+
+    with _progress_bar(f"{loaded.name}: {', '.join(chosen.attacks)}") as progress:
+        outcomes = run(
+            loaded,
+            data,
+            chosen,
+            batch_size=batch_size or (BATCH_SIZE if batch_size is None else batch_size),
+            device=device,
+            engine=engine,
+            resume=not fresh,
+            progress=progress,
+        )
+    summary = summarize(outcomes)
+    if out is not None:
+        _keep(outcomes, summary, out)
+    _print(summary, format, as_json)
+
+
+def _protocol(name: str, epsilon: str | None, step: str | None, changes: dict[str, Any]) -> "Protocol":
+    from fairbench.evaluation.protocol import Protocol, parse_fraction
+
+    if epsilon is not None:
+        changes["epsilon"] = parse_fraction(epsilon, "--epsilon")
+    if step is not None:
+        changes["step"] = parse_fraction(step, "--step")
+    return Protocol.named(name, **changes)
+
+
+def _load(
+    model: str,
+    arch: str | None,
+    dataset: str | None,
+    data_dir: str | None,
+    protocol: "Protocol",
+    resize: tuple[int, int] | None,
+    mean: tuple[float, ...] | None,
+    std: tuple[float, ...] | None,
+    output: str | None,
+    model_dir: str | None,
+) -> "tuple[Model, Dataset]":
+    """Load the data first: a checkpoint's architecture may need to know its shape and class count."""
+    from fairbench.datasets import load_dataset
+    from fairbench.models import load_model
+    from fairbench.models.loading import own_dataset
+
+    dataset = dataset or own_dataset(model)
+    split = "sample" if protocol.examples == "sample" else "test"
+    data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
+    loaded = load_model(
+        model,
+        arch=arch,
+        num_classes=data.num_classes,
+        shape=data.shape,
+        mean=mean,
+        std=std,
+        output=output,
+        dataset=dataset,
+        model_dir=model_dir,
+        input_size=resize,
+    )
+    return loaded, data
+
+
+@contextmanager
+def _progress_bar(title: str) -> "Iterator[Progress]":
+    """Show work done and time left on stderr."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=300) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _check_out(out: Path) -> None:
+    """Refuse a folder that cannot be written before anything is computed."""
+    from fairbench.files import make_folder
+
+    make_folder(out)
+
+
+def _keep(outcomes: "Outcomes", summary: "Summary", out: Path) -> None:
+    """Write the four files, unless the folder holds another run's."""
+    from fairbench.errors import OutcomesError
+    from fairbench.outcomes.table import MANIFEST, write_json
+    from fairbench.reports.figures import class_bars
+
+    if (out / MANIFEST).exists():
+        held = type(outcomes).read(out).manifest.get("run")
+        if held != outcomes.manifest["run"]:
+            raise OutcomesError(f"{out} holds another run ({held}); nothing was overwritten. Choose another --out.")
+    outcomes.write(out)
+    write_json(summary.to_dict(), out / "summary.json")
+    class_bars(summary, out / "classes.png")
+
+
+def _print(summary: "Summary", format: Format, as_json: bool) -> None:
+    from rich.console import Console
+
+    from fairbench.reports import tables
+
+    stderr = Console(stderr=True, highlight=False)
+    if as_json:
+        print(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
+    elif format is Format.TABLE:
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+        console.print(tables.headline(summary), markup=False, soft_wrap=True)
+        for attack in summary.attacks.values():
+            console.print(tables.as_rich(attack))
+            console.print(tables.unfairness_line(attack), markup=False, soft_wrap=True)
+    else:
+        print(tables.as_text(summary, format.value))
+    for note in summary.notes:
+        stderr.print(f"note: {note}", markup=False, soft_wrap=True)
+    for warning in summary.warnings:
+        stderr.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)

@@ -1,0 +1,48 @@
+"""``fairbench models``: what the zoo has."""
+
+from typing import Annotated
+
+import typer
+
+models_app = typer.Typer(help="List the models of the zoo, or show one.", rich_markup_mode=None)
+
+
+@models_app.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    """List the models of the zoo."""
+    if context.invoked_subcommand is not None:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from fairbench.models.cards import card_names, load_card
+
+    table = Table("name", "architecture", "dataset", "method", "trained against", box=None, pad_edge=False)
+    for name in card_names():
+        card = load_card(name)
+        table.add_row(
+            name,
+            card.architecture,
+            card.dataset,
+            card.method,
+            threat_text(card.threat_model.norm, card.threat_model.epsilon),
+        )
+    Console(highlight=False).print(table)
+
+
+@models_app.command()
+def show(name: Annotated[str, typer.Argument(help="Name of a model.")]) -> None:
+    """Show a model's card."""
+    import yaml
+
+    from fairbench.models.cards import load_card
+
+    card = load_card(name).model_dump(mode="json", exclude_none=True)
+    print(yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100), end="")
+
+
+def threat_text(norm: str, epsilon: float) -> str:
+    """Return "Linf 8/255", or "nothing" for natural training."""
+    from fairbench.reports.tables import epsilon_text
+
+    return "nothing" if norm == "none" else f"{norm} {epsilon_text(epsilon)}"

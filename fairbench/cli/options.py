@@ -1,0 +1,50 @@
+"""Option values as people type them."""
+
+from typing import Any
+
+from fairbench.errors import ModelError, ProtocolError
+
+
+def floats(text: str | None, option: str) -> tuple[float, ...] | None:
+    """Read "0.49,0.48,0.45"; None stays None.
+
+    Raises
+    ------
+    ModelError
+        It is not numbers with commas between.
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ModelError(f"{option} {text}: give numbers with commas between, such as 0.49,0.48,0.45.") from None
+
+
+def size(text: str | None) -> tuple[int, int] | None:
+    """Read "32" or "24x32" (height x width); None stays None.
+
+    Raises
+    ------
+    ProtocolError
+        It is neither.
+    """
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.lower().split("x")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or not all(0 < number <= 10_000 for number in numbers):
+        raise ProtocolError(f"--resize {text}: give one size such as 32, or HEIGHTxWIDTH such as 24x32.")
+    return numbers[0], numbers[-1]
+
+
+def attacks(text: str | None, steps: int | None) -> tuple[str, ...] | None:
+    """Read "pgd20,autoattack"; ``steps`` replaces the number of every PGD (of the protocol's pgd20 where none is named)."""
+    names: Any = None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    if steps is None:
+        return names
+    if steps < 1:
+        raise ProtocolError(f"--steps {steps}: it must be 1 or more.")
+    return tuple(f"pgd{steps}" if name.startswith("pgd") else name for name in names or ("pgd20",))

@@ -1,0 +1,156 @@
+"""The class table of one attack, for a terminal, Markdown, LaTeX or CSV."""
+
+import csv
+import io
+import math
+from typing import TYPE_CHECKING, Literal
+
+from fairbench.metrics import AttackSummary, Summary
+from fairbench.metrics.intervals import Interval
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TextFormat = Literal["markdown", "latex", "csv"]
+
+COLUMNS = {"std": "standard error", "bndy": "boundary error", "rob": "robust error"}
+"""Errors of the table, in the order and with the names of the papers; percent."""
+
+
+def rate(value: float, interval: Interval | None = None) -> str:
+    """Return "12.34 [11.8, 13.0]"; a value that was not measured is "n/a".
+
+    Examples
+    --------
+    >>> rate(12.3, (11.84, 13.0)), rate(float("nan"))
+    ('12.30 [11.8, 13.0]', 'n/a')
+    """
+    if not math.isfinite(value):
+        return "n/a"
+    if interval is None or not all(map(math.isfinite, interval)):
+        return f"{value:.2f}"
+    return f"{value:.2f} [{interval[0]:.1f}, {interval[1]:.1f}]"
+
+
+def class_rows(attack: AttackSummary) -> list[list[str]]:
+    """Return one row per class: name, n, and each error with its interval."""
+    rows = []
+    for row in attack.classes.to_dict("records"):
+        intervals = attack.class_intervals[row["class"]]
+        rows.append([row["class"], str(row["n"]), *(rate(row[e], intervals[e]) for e in COLUMNS)])
+    return rows
+
+
+def closing_rows(attack: AttackSummary) -> list[list[str]]:
+    """Return the average, the worst class of each error, and its name."""
+    average = [rate(getattr(attack, f"avg_{e}"), attack.intervals[f"avg_{e}"]) for e in COLUMNS]
+    worst = [rate(getattr(attack, f"worst_{e}"), attack.intervals[f"worst_{e}"]) for e in COLUMNS]
+    names = [_worst_name(attack, e) for e in COLUMNS]
+    return [["average", str(attack.n), *average], ["worst class", "", *worst], ["", "", *names]]
+
+
+def _worst_name(attack: AttackSummary, error: str) -> str:
+    """Return the worst class's name, and how many others are as bad."""
+    name = getattr(attack, f"worst_{error}_class")
+    ties = int((attack.classes[error] == getattr(attack, f"worst_{error}")).sum()) - 1
+    return "n/a" if name is None else f"{name} (and {ties} more)" if ties > 0 else name
+
+
+def unfairness_line(attack: AttackSummary) -> str:
+    """Return CAU and CRU_s in a line, with their intervals."""
+    low, high = attack.intervals["cau"]
+    cau = f"{attack.cau:.3f} [{low:.3f}, {high:.3f}]" if math.isfinite(attack.cau) else "n/a"
+    return (
+        f"CAU {cau}   CRU_s {rate(attack.cru_s, attack.intervals['cru_s'])} points   "
+        f"CRU_s among clean-correct {rate(attack.cru_s_correct, attack.intervals['cru_s_correct'])} points"
+    )
+
+
+def headline(summary: Summary) -> str:
+    """Return what was evaluated: model, dataset, protocol, how many examples, seed; first of all that it is a sample."""
+    changed = ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
+    protocol = summary.protocol + (f", modified: {changed}" if changed else "")
+    sample = " (a quick look: the first of each class, not the whole test split)" if summary.protocol == "quick" else ""
+    return (
+        f"{summary.model} on {summary.dataset}: {summary.n:,} test examples{sample}, protocol {protocol}, "
+        f"seed {summary.seed}"
+    )
+
+
+def attack_line(attack: AttackSummary) -> str:
+    """Return the attack's name and epsilon, and how many rows it has no measurement for."""
+    epsilon = "" if attack.epsilon is None else f", epsilon {epsilon_text(attack.epsilon)}"
+    missing = f"; {attack.not_measured} examples not measured" if attack.not_measured else ""
+    return f"{attack.attack}{epsilon}{missing}: error in percent [95 % interval], lower is better"
+
+
+def epsilon_text(epsilon: float) -> str:
+    """Return "8/255" where that is what it is, else a decimal."""
+    scaled = epsilon * 255
+    return f"{round(scaled)}/255" if math.isclose(scaled, round(scaled), abs_tol=1e-9) else f"{epsilon:g}"
+
+
+def as_text(summary: Summary, format: TextFormat) -> str:
+    """Return the tables of every attack as Markdown, LaTeX (booktabs) or CSV.
+
+    CSV has one line per attack and class, plain numbers, and the interval's ends as columns of their own.
+    """
+    if format == "csv":
+        return _csv(summary)
+    from tabulate import tabulate
+
+    tablefmt = {"markdown": "github", "latex": "latex_booktabs"}[format]
+    parts = []
+    for attack in summary.attacks.values():
+        rows = class_rows(attack) + closing_rows(attack)
+        headers = ["class", "n", *COLUMNS.values()]
+        table = tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
+        lines = [headline(summary), attack_line(attack), unfairness_line(attack)]
+        if format == "latex":
+            parts.append("\n".join([*(f"% {line}" for line in lines), table]))
+        else:
+            parts.append("\n\n".join([*lines[:2], table, lines[2]]))
+    return "\n\n".join(parts)
+
+
+def as_rich(attack: AttackSummary) -> "Table":
+    """Return the table of one attack for a terminal; the worst class of each error is bold."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=attack_line(attack), title_justify="left", title_style="")
+    table.add_column("class", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    for name in COLUMNS.values():
+        table.add_column(name, justify="right", no_wrap=True)
+    worst = [getattr(attack, f"worst_{e}_class") for e in COLUMNS]
+    for row in class_rows(attack):
+        cells = [Text(cell, style="bold red" if row[0] == w else "") for cell, w in zip(row[2:], worst, strict=True)]
+        table.add_row(Text(row[0]), row[1], *cells)
+    table.add_section()
+    for row in closing_rows(attack):
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _csv(summary: Summary) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    errors = (*COLUMNS, "strict_bndy")
+    ends = [f"{e}{end}" for e in errors for end in ("", "_low", "_high")]
+    writer.writerow(["model", "dataset", "protocol", "attack", "epsilon", "class", "n", *ends])
+    for attack in summary.attacks.values():
+        for row in attack.classes.to_dict("records"):
+            intervals = attack.class_intervals[row["class"]]
+            numbers = [v for e in errors for v in (row[e], *intervals[e])]
+            start = [summary.model, summary.dataset, summary.protocol, attack.attack, attack.epsilon]
+            writer.writerow(
+                [*start, row["class"], row["n"], *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers)]
+            )
+    return stream.getvalue().rstrip("\n")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float):
+        return epsilon_text(value)
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
