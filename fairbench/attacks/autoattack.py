@@ -187,7 +187,7 @@ class AutoAttack:
 
 
 class _Counted:
-    """The model as a plain callable that reports progress: a run's cost is spread over the calls it is known to make."""
+    """The model as a plain callable that reports progress: a run's cost is spread over the calls it will make."""
 
     def __init__(self, model: nn.Module, cost: float, tick: Tick) -> None:
         self._model = model

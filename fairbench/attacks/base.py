@@ -1,8 +1,8 @@
 """What an attack is, and the harness around it.
 
-An attack proposes adversarial inputs against the attack-ready copy of a model. The harness projects them onto the threat
-model and scores them with the *original* model in float32, so no attack can claim a success that the model under test
-does not show, and none can leave the ball.
+An attack proposes adversarial inputs against the attack-ready copy of a model. The harness projects them onto the
+threat model and scores them with the *original* model in float32, so no attack can claim a success that the model under
+test does not show, and none can leave the ball.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,11 +60,20 @@ Tick = Callable[[float], None]
 class Attack(Protocol):
     """An attack on a batch."""
 
-    name: str
-    """Column prefix in the outcome table."""
-    threat_model: ThreatModel
-    cost: float
-    """Work for one example, in forward-and-backward passes; only for the progress bar."""
+    @property
+    def name(self) -> str:
+        """Column prefix in the outcome table."""
+        ...
+
+    @property
+    def threat_model(self) -> ThreatModel:
+        """What the harness holds proposals to."""
+        ...
+
+    @property
+    def cost(self) -> float:
+        """Work for one example, in forward-and-backward passes; only for the progress bar."""
+        ...
 
     def parameters(self) -> dict[str, Any]:
         """Return every parameter as plain data; the manifest keeps it and the run's hash depends on it."""
@@ -110,6 +119,7 @@ def run_attack(
     original: nn.Module,
     prepared: nn.Module,
     batch: tuple[Tensor, Tensor, np.ndarray],
+    *,
     num_classes: int,
     tick: Tick,
 ) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def pgd(
             clean = F.softmax(model(x), dim=1)
     current = torch.clamp(_start(x, epsilon, init, noise), lower, upper)
     if stop is not None:
-        return _until_wrong(model, x, y, clean, current, (lower, upper), step, steps, tau)
+        return _until_wrong(model, x, y, clean, current, bounds=(lower, upper), step=step, steps=steps, tau=tau)
     for k in range(steps):
         logits, gradient = _ascent(model, current, y, clean)
         if on_step is not None:
@@ -124,6 +124,7 @@ def _until_wrong(
     y: Tensor,
     clean: Tensor | None,
     start: Tensor,
+    *,
     bounds: tuple[Tensor, Tensor],
     step: float | Tensor,
     steps: int,
@@ -191,6 +192,13 @@ def _like(flags: Tensor, x: Tensor) -> Tensor:
     return flags.view(-1, *[1] * (x.ndim - 1))
 
 
+def _found(value: Tensor | None) -> Tensor:
+    """Narrow what ``stop`` promises."""
+    if value is None:
+        raise TypeError("pgd returns its extras only when stop is set")
+    return value
+
+
 @dataclass(frozen=True)
 class PGDAttack:
     """PGD as an attack of the evaluation (PROTOCOL.md, "PGD-20"): cross-entropy, one uniform start a restart.
@@ -252,7 +260,8 @@ class PGDAttack:
         rows = np.arange(len(x))
         for restart in range(self.restarts):
             at = torch.from_numpy(rows).to(x.device)
-            found, when = self._one_start(model, x[at], y[at], index[rows], restart, tick)
+            noise = uniform_noise(self.seed, index[rows], tuple(x.shape[1:]), stream=restart)
+            found, when = self._one_start(model, x[at], y[at], torch.from_numpy(noise).to(x.device), tick)
             adversarial[at] = found
             broken_at[rows] = when
             if restart + 1 < self.restarts:
@@ -264,17 +273,16 @@ class PGDAttack:
         return Proposal(adversarial, {"broken_at": broken_at})
 
     def _one_start(
-        self, model: nn.Module, x: Tensor, y: Tensor, index: np.ndarray, restart: int, tick: Tick
+        self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, tick: Tick
     ) -> tuple[Tensor, np.ma.MaskedArray]:
-        noise = torch.from_numpy(uniform_noise(self.seed, index, tuple(x.shape[1:]), stream=restart)).to(x.device)
         common: dict[str, Any] = {"epsilon": self.threat_model.epsilon, "step": self.step, "steps": self.steps}
         common |= {"noise": noise, "box": (self.threat_model.low, self.threat_model.high)}
         if self.score == "any":
             result = pgd(model, x, y, stop="misclassified", **common)
-            assert result.first_wrong is not None and result.steps_right is not None and result.broken is not None
             tick(float(self.steps * len(x)))
-            unbroken = ~result.broken.cpu().numpy()
-            return result.first_wrong, np.ma.array(result.steps_right.cpu().numpy().astype(np.int16), mask=unbroken)
+            return _found(result.first_wrong), np.ma.array(
+                _found(result.steps_right).cpu().numpy().astype(np.int16), mask=~_found(result.broken).cpu().numpy()
+            )
         never = self.steps + 1
         first = torch.full((len(x),), never, dtype=torch.int16, device=x.device)
 

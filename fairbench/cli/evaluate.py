@@ -89,7 +89,8 @@ def evaluate(
 ) -> None:
     """Attack a model and report, class by class, what breaks."""
     changes = {
-        "attacks": options.attacks(attacks, steps),
+        "attacks": options.names(attacks),
+        "steps": steps,
         "restarts": restarts,
         "score": None if score is None else score.value,
         "seed": seed,
@@ -230,7 +231,7 @@ def _print(summary: "Summary", format: Format, as_json: bool) -> None:
             console.print(tables.as_rich(attack))
             console.print(tables.unfairness_line(attack), markup=False, soft_wrap=True)
     else:
-        print(tables.as_text(summary, format.value))
+        print(tables.as_text(summary, tables.TEXT_FORMATS[format.value]))
     for note in summary.notes:
         stderr.print(f"note: {note}", markup=False, soft_wrap=True)
     for warning in summary.warnings:

@@ -1,7 +1,5 @@
 """Option values as people type them."""
 
-from typing import Any
-
 from fairbench.errors import ModelError, ProtocolError
 
 
@@ -40,11 +38,6 @@ def size(text: str | None) -> tuple[int, int] | None:
     return numbers[0], numbers[-1]
 
 
-def attacks(text: str | None, steps: int | None) -> tuple[str, ...] | None:
-    """Read "pgd20,autoattack"; ``steps`` replaces the number of every PGD (of the protocol's pgd20 where none is named)."""
-    names: Any = None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-    if steps is None:
-        return names
-    if steps < 1:
-        raise ProtocolError(f"--steps {steps}: it must be 1 or more.")
-    return tuple(f"pgd{steps}" if name.startswith("pgd") else name for name in names or ("pgd20",))
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Read "pgd20,autoattack"; None stays None."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())

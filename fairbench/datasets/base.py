@@ -168,6 +168,6 @@ def _check_labels(name: str, labels: np.ndarray, classes: tuple[str, ...]) -> No
         raise DatasetError(f"{name}: only {len(classes)} class; a classifier needs at least two.")
     if len(set(classes)) != len(classes):
         raise DatasetError(f"{name}: class names are not distinct: {', '.join(classes)}.")
-    if len(labels) and not (0 <= labels.min() and labels.max() < len(classes)):
+    if len(labels) and not (labels.min() >= 0 and labels.max() < len(classes)):
         bad = int(labels.min() if labels.min() < 0 else labels.max())
         raise DatasetError(f"{name}: label {bad} is outside 0..{len(classes) - 1} ({len(classes)} classes).")

@@ -70,11 +70,9 @@ def _images(folder: Path) -> list[Path]:
 
 def _read(file: Path, resize: tuple[int, int] | None, crop: bool) -> np.ndarray:
     try:
-        with Image.open(file) as image:
-            image = image.convert("L" if image.mode in ("L", "1") else "RGB")
-            if resize is not None:
-                image = _scaled(image, *resize, crop=crop)
-            return np.asarray(image)
+        with Image.open(file) as opened:
+            image = opened.convert("L" if opened.mode in ("L", "1") else "RGB")
+            return np.asarray(image if resize is None else _scaled(image, *resize, crop=crop))
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DatasetError(f"image {file} cannot be read ({error}); mend or remove it.") from error
 

@@ -64,8 +64,8 @@ def check_results(summary: Summary) -> list[str]:
     if autoattack is None or pgd is None or not autoattack.avg_rob - pgd.avg_rob > _STRONGER:
         return []
     return [
-        f"AutoAttack breaks {autoattack.avg_rob - pgd.avg_rob:.1f} points more than PGD-20: gradients are likely masked; "
-        "trust AutoAttack's figures."
+        f"AutoAttack breaks {autoattack.avg_rob - pgd.avg_rob:.1f} points more than PGD-20: gradients are likely "
+        "masked; trust AutoAttack's figures."
     ]
 
 
@@ -93,9 +93,13 @@ def _masked(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         logits = module(x)
-        if not logits.requires_grad:
-            return "outputs do not depend on the input by any gradient: gradient attacks cannot work on this model."
-        (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), x)
+        loss = F.cross_entropy(logits, y, reduction="sum")
+        gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
+    if gradient is None:
+        return (
+            "outputs do not depend on the input by any gradient: gradient attacks cannot work on this model; run "
+            "AutoAttack, whose Square stage needs none."
+        )
     right = logits.argmax(1) == y
     zero = right & (gradient.abs().flatten(1).amax(1) == 0)
     if not right.any() or zero.sum() <= _MASKED_SHARE * right.sum():

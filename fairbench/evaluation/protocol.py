@@ -12,7 +12,7 @@ from fairbench.registry import suggest
 if TYPE_CHECKING:
     from fairbench.attacks.base import Attack
 
-_PGD = re.compile(r"^pgd(\d+)$")
+_PGD = re.compile(r"^pgd(-?\d+)$")
 _ATTACKS = ("pgd20", "autoattack")
 _MAX_SEED = 2**63
 _MAX_RESTARTS = 1_000
@@ -72,8 +72,10 @@ class Protocol:
             raise ProtocolError(f"attacks {','.join(self.attacks)}: one stands twice.")
 
     @classmethod
-    def named(cls, name: str, **changes: Any) -> "Protocol":
+    def named(cls, name: str, *, steps: int | None = None, **changes: Any) -> "Protocol":
         """Return a named protocol, with fields changed where a value is given (None keeps the protocol's own).
+
+        ``steps`` makes every pgdN of it a PGD of that many steps.
 
         Raises
         ------
@@ -91,7 +93,10 @@ class Protocol:
         for field in changes:
             if field not in known:
                 raise ProtocolError(f"unknown protocol option '{field}'.{suggest(field, sorted(known))}")
-        return replace(NAMED[name], **{field: value for field, value in changes.items() if value is not None})
+        changed = replace(NAMED[name], **{field: value for field, value in changes.items() if value is not None})
+        if steps is None:
+            return changed
+        return replace(changed, attacks=tuple(f"pgd{steps}" if _PGD.match(a) else a for a in changed.attacks))
 
     @property
     def pgd_step(self) -> float:

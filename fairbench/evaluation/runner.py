@@ -175,7 +175,14 @@ class _Run:
         seconds = {}
         for attack in self.attacks:
             start = time.perf_counter()
-            found = run_attack(attack, self.original, self.prepared, (x, y, index), self.dataset.num_classes, tick)
+            found = run_attack(
+                attack,
+                self.original,
+                self.prepared,
+                (x, y, index),
+                num_classes=self.dataset.num_classes,
+                tick=tick,
+            )
             seconds[attack.name] = time.perf_counter() - start
             columns.update({name: _nullable(values) for name, values in found.items()})
         return columns, seconds
@@ -295,6 +302,5 @@ def _nullable(values: Any) -> Any:
     """Turn a masked array into a column with missing values."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    dtype = "string" if values.dtype == object else "Int16"
-    column = pd.array(np.where(np.ma.getmaskarray(values), None, values.data.astype(object)), dtype=dtype)  # type: ignore[call-overload]
-    return column
+    known = [None if missing else value for value, missing in zip(values.data, np.ma.getmaskarray(values), strict=True)]
+    return pd.Series(known, dtype="string" if values.dtype == object else "Int16")

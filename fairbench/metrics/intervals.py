@@ -1,8 +1,8 @@
 """95 % intervals (PROTOCOL.md, "Uncertainty").
 
 A rate carries Wilson's score interval; a boundary error, which is a difference of two rates on the same examples,
-Newcombe's paired score interval, which is built from Wilson's; the worst class, CAU and CRU_s a bootstrap that resamples
-examples within classes.
+Newcombe's paired score interval, which is built from Wilson's; the worst class, CAU and CRU_s a bootstrap that
+resamples examples within classes.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def paired_difference(cells: np.ndarray) -> Interval:
     """Interval of the robust minus the standard error, in percentage points.
 
     Newcombe's method 10 for paired proportions (Statistics in Medicine 17, 2635-2650, 1998): the Wilson limits of both
-    rates, combined with their correlation on the same examples.
+    rates, combined with their correlation on the same examples, which is corrected for continuity where positive.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ def paired_difference(cells: np.ndarray) -> Interval:
     (rob_low, rob_high), (std_low, std_high) = wilson(rob, n), wilson(std, n)
     p, q = 100 * rob / n, 100 * std / n
     spread = np.sqrt(float(rob) * (n - rob) * std * (n - std))
-    phi = (cells[1, 1] * cells[0, 0] - cells[0, 1] * cells[1, 0]) / spread if spread > 0 else 0.0
+    product = float(cells[1, 1] * cells[0, 0] - cells[0, 1] * cells[1, 0])
+    phi = (product if product < 0 else max(product - n / 2, 0.0)) / spread if spread > 0 else 0.0
     down, up = (p - rob_low, std_high - q), (rob_high - p, q - std_low)
     low, high = (np.sqrt(max(a * a - 2 * phi * a * b + b * b, 0.0)) for a, b in (down, up))
     return p - q - float(low), p - q + float(high)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,8 +128,12 @@ def _summarize_attack(outcomes: Outcomes, attack: str) -> AttackSummary:
         avg_bndy=average["bndy"],
         avg_rob=average["rob"],
         strict_bndy_avg=average["strict_bndy"],
-        **{f"worst_{name}": value for name, (value, _) in worst.items()},  # type: ignore[arg-type]
-        **{f"worst_{name}_class": label for name, (_, label) in worst.items()},  # type: ignore[arg-type]
+        worst_std=worst["std"][0],
+        worst_std_class=worst["std"][1],
+        worst_bndy=worst["bndy"][0],
+        worst_bndy_class=worst["bndy"][1],
+        worst_rob=worst["rob"][0],
+        worst_rob_class=worst["rob"][1],
         cau=float(unfairness.cau(cells)),
         cru_s=float(unfairness.cru_s(cells)),
         cru_s_correct=float(unfairness.cru_s_correct(cells)),
@@ -144,8 +149,8 @@ def _worst(table: pd.DataFrame, error: str) -> tuple[float, str | None]:
     """Return the largest class value and its class; the first of equals."""
     if table[error].isna().all():
         return float("nan"), None
-    row = table.loc[table[error].idxmax()]
-    return float(row[error]), str(row["class"])
+    row = int(table[error].to_numpy(na_value=-np.inf).argmax())
+    return float(table[error].iloc[row]), str(table["class"].iloc[row])
 
 
 def _rate_intervals(cells: np.ndarray) -> dict[str, Interval]:
@@ -169,7 +174,7 @@ def _intervals(cells: np.ndarray) -> dict[str, Interval]:
         return np.where(np.isnan(values), -np.inf, values).max(-1)
 
     for name in _WORST:
-        found[f"worst_{name}"] = percentile_interval(lambda counts, name=name: worst(name, counts), resampled)  # type: ignore[misc]
+        found[f"worst_{name}"] = percentile_interval(partial(worst, name), resampled)
     for statistic in (unfairness.cau, unfairness.cru_s, unfairness.cru_s_correct):
         found[statistic.__name__] = percentile_interval(statistic, resampled)
     return found

@@ -106,10 +106,7 @@ def _build_external(
     arch: str, num_classes: int | None, shape: tuple[int, int, int] | None
 ) -> tuple[nn.Module, tuple[int, int] | None]:
     home, _, name = arch.partition(":")
-    if home == "torchvision":
-        builder = _torchvision_builder(name)
-    else:
-        builder = _users_builder(home, name)
+    builder = _torchvision_builder(name) if home == "torchvision" else _users_builder(home, name)
     try:
         module = builder(**_accepted(builder, num_classes, shape))
     except Exception as error:

@@ -45,7 +45,7 @@ def class_bars(summary: Summary, path: Path) -> None:
         )
         for container, name in zip(list(axes.containers), series, strict=True):
             rows = data[data["series"] == name].set_index("class").loc[classes]
-            centres = [bar.get_y() + bar.get_height() / 2 for bar in container]  # type: ignore[attr-defined]
+            centres = [bar.get_y() + bar.get_height() / 2 for bar in container]
             reach = [(rows["error"] - rows["low"]).clip(lower=0), (rows["high"] - rows["error"]).clip(lower=0)]
             axes.errorbar(rows["error"], centres, xerr=reach, fmt="none", ecolor="#333333", elinewidth=1, capsize=0)
             if rows["error"].notna().any():

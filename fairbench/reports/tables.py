@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TextFormat = Literal["markdown", "latex", "csv"]
+TEXT_FORMATS: dict[str, TextFormat] = {"markdown": "markdown", "latex": "latex", "csv": "csv"}
 
 COLUMNS = {"std": "standard error", "bndy": "boundary error", "rob": "robust error"}
 """Errors of the table, in the order and with the names of the papers; percent."""
@@ -67,7 +68,7 @@ def unfairness_line(attack: AttackSummary) -> str:
 
 
 def headline(summary: Summary) -> str:
-    """Return what was evaluated: model, dataset, protocol, how many examples, seed; first of all that it is a sample."""
+    """Return what was evaluated: model, dataset, how many examples (and that they are a sample), protocol, seed."""
     changed = ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
     protocol = summary.protocol + (f", modified: {changed}" if changed else "")
     sample = " (a quick look: the first of each class, not the whole test split)" if summary.protocol == "quick" else ""

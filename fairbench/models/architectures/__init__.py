@@ -1,7 +1,8 @@
 """The architectures known by name. Each file holds one: a plain ``nn.Module``, ``build`` and ``infer``.
 
-``build(num_classes, in_channels, ...)`` makes the module; ``infer(state)`` reads those arguments off a state_dict, which
-is how a checkpoint is fitted without being told its class count; ``INPUT_SIZE`` is (height, width) where only one works.
+``build(num_classes, in_channels, ...)`` makes the module; ``infer(state)`` reads those arguments off a state_dict,
+which is how a checkpoint is fitted without being told its class count; ``input_size`` is (height, width) where only one
+works.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,6 +5,7 @@ The paper gives no width; 64 units a layer is ours, and a checkpoint's own width
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         widths = [in_features or math.prod(shape), *[width] * _HIDDEN_LAYERS]
-        hidden = [layer for a, b in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.Tanh())]
+        hidden = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.Tanh())]
         self.layers = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,81 @@
+"""Protocols: the named ones are those of PROTOCOL.md; bad values are one clear line."""
+
+import pytest
+
+from fairbench.errors import ProtocolError
+from fairbench.evaluation.protocol import LEADERBOARD, QUICK, STANDARD, Protocol, parse_fraction
+
+
+def test_the_named_protocols_are_those_of_the_agreement():
+    assert (QUICK.examples, QUICK.attacks) == ("sample", ("pgd20",))
+    assert (STANDARD.examples, STANDARD.attacks) == ("test", ("pgd20",))
+    assert (LEADERBOARD.examples, LEADERBOARD.attacks) == ("test", ("pgd20", "autoattack"))
+    for protocol in (QUICK, STANDARD, LEADERBOARD):
+        pgd20 = protocol.build_attacks(10)[0].parameters()
+        assert (pgd20["epsilon"], pgd20["step"], pgd20["steps"]) == (8 / 255, 2 / 255, 20)
+        assert (pgd20["restarts"], pgd20["score"], pgd20["init"]) == (1, "last", "uniform")
+        assert protocol.modified == {}
+    autoattack = LEADERBOARD.build_attacks(10)[1].parameters()
+    assert autoattack["stages"] == ["apgd-ce", "apgd-t", "fab-t", "square"]
+    assert (autoattack["targets"], autoattack["queries"], autoattack["iterations"]) == (9, 5000, 100)
+
+
+@pytest.mark.parametrize(
+    ("changes", "modified"),
+    [
+        ({"epsilon": 8 / 255, "steps": 20, "step": 2 / 255, "seed": 0}, {}),
+        ({"epsilon": 4 / 255}, {"epsilon": 4 / 255}),
+        ({"step": 0.001}, {"step": 0.001}),
+        ({"steps": 50}, {"attacks": ["pgd50"]}),
+        ({"attacks": ("pgd20", "autoattack"), "steps": 7}, {"attacks": ["pgd7", "autoattack"]}),
+        ({"restarts": 3, "score": "any", "seed": 4}, {"restarts": 3, "score": "any", "seed": 4}),
+    ],
+)
+def test_what_differs_from_the_name_is_said(changes, modified):
+    assert Protocol.named("standard", **changes).modified == modified
+
+
+def test_the_step_shrinks_with_a_small_epsilon():
+    assert Protocol(epsilon=4 / 255).pgd_step == pytest.approx(1 / 255)
+    assert Protocol(epsilon=16 / 255).pgd_step == pytest.approx(2 / 255)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": 0.0}, "greater than 0"),
+        ({"epsilon": -0.1}, "greater than 0"),
+        ({"epsilon": 8.0}, "8/255"),
+        ({"epsilon": float("nan")}, "greater than 0"),
+        ({"step": 2.0}, "2/255"),
+        ({"restarts": 0}, "restarts 0"),
+        ({"steps": 0}, "pgd0"),
+        ({"steps": -5}, "pgd-5"),
+        ({"seed": -1}, "seed -1"),
+        ({"attacks": ()}, "no attack"),
+        ({"attacks": ("pdg20",)}, "Did you mean 'pgd20'"),
+        ({"attacks": ("autoatack",)}, "Did you mean 'autoattack'"),
+        ({"attacks": ("pgd20", "pgd20")}, "stands twice"),
+        ({"epsillon": 0.1}, "Did you mean 'epsilon'"),
+    ],
+)
+def test_a_bad_value_is_one_clear_line(changes, message):
+    with pytest.raises(ProtocolError, match=message) as caught:
+        Protocol.named("quick", **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_protocol_is_suggested():
+    with pytest.raises(ProtocolError, match="Did you mean 'standard'"):
+        Protocol.named("standart")
+
+
+@pytest.mark.parametrize(("text", "value"), [("8/255", 8 / 255), ("0.03", 0.03), (" 1 / 4 ", 0.25), ("1e-2", 0.01)])
+def test_fractions_are_read(text, value):
+    assert parse_fraction(text, "--epsilon") == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "8/0", "eight", "8/255/2", "0x1"])
+def test_what_is_no_number_is_refused(text):
+    with pytest.raises(ProtocolError, match="--epsilon"):
+        parse_fraction(text, "--epsilon")
