@@ -106,7 +106,8 @@ def evaluate(
     from fairbench.evaluation.runner import BATCH_SIZE
     from fairbench.metrics import summarize
 
-    with _progress_bar(f"{loaded.name}: {', '.join(chosen.attacks)}") as progress:
+    worked: list[float] = []
+    with _progress_bar(f"{loaded.name}: {', '.join(chosen.attacks)}", worked) as progress:
         outcomes = run(
             loaded,
             data,
@@ -121,6 +122,9 @@ def evaluate(
     if out is not None:
         _keep(outcomes, summary, out)
     _print(summary, format, as_json)
+    if not worked:
+        run_name = outcomes.manifest["run"]
+        print(f"note: computed before (run {run_name}); --fresh computes it again", file=sys.stderr)
 
 
 def _protocol(name: str, epsilon: str | None, step: str | None, changes: dict[str, Any]) -> "Protocol":
@@ -169,8 +173,8 @@ def _load(
 
 
 @contextmanager
-def _progress_bar(title: str) -> "Iterator[Progress]":
-    """Show work done and time left on stderr."""
+def _progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
+    """Show work done and time left on stderr; ``worked`` stays empty where nothing had to be done."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -191,7 +195,12 @@ def _progress_bar(title: str) -> "Iterator[Progress]":
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=300) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def report(done: float, total: float) -> None:
+            worked[:] = [done]
+            bar.update(task, completed=done, total=total)
+
+        yield report
 
 
 def _check_out(out: Path) -> None:

@@ -56,8 +56,8 @@ def load_dataset(
             dataset = load_named(str(name), "test" if split == "sample" else split, data_dir, download)
     else:
         dataset = _load_path(Path(name).expanduser(), "test" if split == "sample" else split, resize)
-    if split == "sample" and dataset.split != "sample":
-        dataset = dataset.first_per_class(max(1, min(100, 1000 // dataset.num_classes)))
+    if split == "sample":
+        dataset = dataset.quick_sample()
     return dataset if resize is None else dataset.resized(*resize)
 
 

@@ -8,7 +8,6 @@ neither the order of shards nor a resume can change a byte of the table.
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from fairbench.files import cache_folder, make_folder
 from fairbench.memory import keep_freed_memory
 from fairbench.metrics import summarize
 from fairbench.models.base import Model, as_model
-from fairbench.models.prepare import prepare
+from fairbench.models.prepare import frozen, prepare
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.schema import FORMAT_VERSION
 from fairbench.outcomes.table import read_table_and_metadata, write_table
@@ -102,8 +101,8 @@ def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
     """
     if protocol.examples == "test" and dataset.split == "sample":
         raise ProtocolError(f"protocol {protocol.name} needs the whole test split of {dataset.name}, not the sample.")
-    if protocol.examples == "sample" and dataset.split != "sample":
-        dataset = replace(dataset.first_per_class(max(1, min(100, 1000 // dataset.num_classes))), split="sample")
+    if protocol.examples == "sample":
+        dataset = dataset.quick_sample()
     return dataset if model.input_size is None else dataset.resized(*model.input_size)
 
 
@@ -116,7 +115,7 @@ class _Run:
         self.model, self.dataset, self.protocol = model, dataset, protocol
         self.batch_size, self.device = batch_size, device
         self.attacks: list[Attack] = protocol.build_attacks(dataset.num_classes)
-        self.original = model.module.eval().to(device)
+        self.original = frozen(model.module).to(device)  # the caller's module stays as it is
         self.prepared: nn.Module = self.original
 
     @property
@@ -154,7 +153,7 @@ class _Run:
         for number, (columns, seconds) in engine(work.compute, [n for n in range(count) if n not in done]):
             metadata = {f"seconds_{name}": repr(value) for name, value in seconds.items()}
             frame = pd.DataFrame(columns)
-            write_table(frame, _shard_path(shards, number), metadata)
+            write_table(frame, _shard_path(make_folder(shards), number), metadata)
             done[number] = frame, metadata
         frame = pd.concat([done[number][0] for number in range(count)], ignore_index=True)
         outcomes = Outcomes(frame, self._manifest(warnings, [done[number][1] for number in range(count)]))

@@ -70,6 +70,8 @@ def load_model(
         from fairbench.models.robustbench import load_robustbench
 
         model = load_robustbench(text.removeprefix("robustbench:"), dataset or "cifar10", model_dir)
+    elif arch is not None and not _is_path(text):
+        raise ModelError(f"--arch goes with a checkpoint file; '{text}' is no file and brings its own architecture.")
     elif _is_path(text):
         model = _load_checkpoint(Path(name).expanduser(), arch, num_classes, shape)
     else:

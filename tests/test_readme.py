@@ -1,0 +1,44 @@
+"""The README's numbers are those of the committed outcome tables, and its examples name what exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fairbench import Outcomes, summarize
+from fairbench.reports.tables import rate
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = sorted((ROOT / "docs" / "results").iterdir())
+
+
+@pytest.mark.parametrize("folder", RESULTS, ids=lambda p: p.name)
+def test_the_table_is_what_the_outcomes_give(folder):
+    attack = summarize(Outcomes.read(folder)).attacks["pgd20"]
+
+    def worst(error):
+        value, interval = getattr(attack, f"worst_{error}"), attack.intervals[f"worst_{error}"]
+        return f"{rate(value, interval)} {getattr(attack, f'worst_{error}_class')}"
+
+    cells = [
+        folder.name,
+        rate(attack.avg_std, attack.intervals["avg_std"]),
+        worst("std"),
+        rate(attack.avg_rob, attack.intervals["avg_rob"]),
+        worst("rob"),
+        f"{attack.cau:.3f}",
+        f"{attack.cru_s:.2f}",
+    ]
+    assert f"| {' | '.join(cells)} |" in README
+
+
+def test_the_table_has_no_other_rows():
+    rows = re.findall(r"^\| (lenet5\w+)", README, flags=re.MULTILINE)
+    assert sorted(rows) == [folder.name for folder in RESULTS]
+
+
+def test_every_link_leads_somewhere():
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("http")]
+    assert links
+    assert not [link for link in links if not (ROOT / link).exists()]
