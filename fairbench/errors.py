@@ -27,5 +27,9 @@ class ProtocolError(FairbenchError):
     """A protocol option that is unknown or out of range."""
 
 
+class RecipeError(FairbenchError):
+    """A training recipe, or a run of it, that cannot be carried out."""
+
+
 class OutcomesError(FairbenchError):
     """An outcome table or run folder that cannot be read or written."""

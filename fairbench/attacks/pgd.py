@@ -5,6 +5,7 @@ There is one. Evaluation, every training method and least epsilon call :func:`pg
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -60,6 +61,8 @@ def pgd(
     noise: Tensor | None = None,
     stop: Literal["misclassified"] | None = None,
     tau: int = 0,
+    jitter: float = 0.0,
+    generator: torch.Generator | None = None,
     on_step: OnStep | None = None,
     box: tuple[float, float] = (0.0, 1.0),
 ) -> PGDResult:
@@ -84,6 +87,8 @@ def pgd(
     stop
         "misclassified": an example stops ``tau`` steps after its first misclassified iterate and leaves the batch;
         one more forward pass judges the last iterate.
+    jitter, generator
+        Standard deviation of Gaussian noise added to each step, before projection, and the CPU generator it comes from.
     on_step
         Called before each step with the iterate's logits; not together with ``stop``.
 
@@ -109,12 +114,14 @@ def pgd(
             clean = F.softmax(model(x), dim=1)
     current = torch.clamp(_start(x, epsilon, init, noise), lower, upper)
     if stop is not None:
-        return _until_wrong(model, x, y, clean, current, bounds=(lower, upper), step=step, steps=steps, tau=tau)
+        move = partial(_move, jitter=jitter, generator=generator)
+        bounds = lower, upper
+        return _until_wrong(model, x, y, clean, current, bounds=bounds, step=step, steps=steps, tau=tau, move=move)
     for k in range(steps):
         logits, gradient = _ascent(model, current, y, clean)
         if on_step is not None:
             on_step(k, logits)
-        current = torch.clamp(current + step * gradient.sign(), lower, upper)
+        current = torch.clamp(_move(current, step, gradient, jitter=jitter, generator=generator), lower, upper)
     return PGDResult(current)
 
 
@@ -129,6 +136,7 @@ def _until_wrong(
     step: float | Tensor,
     steps: int,
     tau: int,
+    move: Callable[..., Tensor],
 ) -> PGDResult:
     """Run with ``stop="misclassified"``: ``rows`` are the examples still in the batch, ``current`` their iterates."""
     last, first_wrong, last_right = start.clone(), start.clone(), x.clone()
@@ -157,8 +165,17 @@ def _until_wrong(
         if k < steps:
             rows, current, gradient = rows[stay], current[stay], gradient[stay]
             size = step[rows] if isinstance(step, Tensor) else step
-            current = torch.clamp(current + size * gradient.sign(), bounds[0][rows], bounds[1][rows])
+            current = torch.clamp(move(current, size, gradient), bounds[0][rows], bounds[1][rows])
     return PGDResult(last, torch.where(_like(broken, last), first_wrong, last), last_right, steps_right, broken)
+
+
+def _move(
+    current: Tensor, step: float | Tensor, gradient: Tensor, *, jitter: float, generator: torch.Generator | None
+) -> Tensor:
+    moved = current + step * gradient.sign()
+    if jitter:
+        moved = moved + jitter * torch.randn(current.shape, generator=generator).to(current)
+    return moved
 
 
 def _ascent(model: nn.Module, current: Tensor, y: Tensor, clean: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ Errors are one line on stderr and exit code 2; ``--debug`` shows the traceback.
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from fairbench.errors import FairbenchError
 
@@ -19,28 +20,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
-    import click
     import typer
+    from typer.main import get_command
 
     from fairbench.cli.app import app
 
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        result = typer.main.get_command(app)(arguments, prog_name="fairbench", standalone_mode=False)
+        result = get_command(app)(arguments, prog_name="fairbench", standalone_mode=False)
+        if result == _INTERRUPTED:  # Typer turns a keyboard interrupt into this code
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except FairbenchError as error:
         return _fail(str(error), _USER_ERROR, debug)
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
+    except _usage_errors() as error:
+        message = error.format_message()
+        if type(error).__name__ != "NoArgsIsHelpError":
+            return _fail(" ".join(message.split()), _USER_ERROR, debug)
+        print(message, file=sys.stderr)
         return _USER_ERROR
-    except click.ClickException as error:
-        return _fail(" ".join(error.format_message().split()), _USER_ERROR, debug)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return _fail("stopped; the same command goes on where it was.", _INTERRUPTED, debug)
     except Exception as error:
         message = f"internal error, {type(error).__name__}: {error}. Run again with --debug and report it."
         return _fail(" ".join(message.split()), _INTERNAL_ERROR, debug)
+
+
+def _usage_errors() -> Any:
+    """The base of what a command line that makes no sense raises: Click's, or Typer's own copy of it."""
+    import typer
+
+    return next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

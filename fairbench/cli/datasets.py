@@ -1,5 +1,6 @@
 """``fairbench datasets``: what is known by name, and what is on this machine."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ def datasets(
         shape = "x".join(map(str, known.shape))
         sample = "shipped" if name in SAMPLES else "from full data"
         table.add_row(name, str(len(known.classes)), shape, f"{known.test_size:,}", sample, where)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 1_000)
     console.print(table)
     console.print(f"looked in: {', '.join(map(str, folders))}", markup=False)
     console.print("your own: a .npz with x_test and y_test, or a folder with one folder per class", markup=False)

@@ -88,6 +88,8 @@ def evaluate(
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what a finished run has.")] = False,
 ) -> None:
     """Attack a model and report, class by class, what breaks."""
+    from fairbench.metrics import summarize
+
     changes = {
         "attacks": options.names(attacks),
         "steps": steps,
@@ -96,35 +98,26 @@ def evaluate(
         "seed": seed,
     }
     chosen = _protocol(protocol, epsilon, step, changes)
-    if out is not None:
-        _check_out(out)
-    loaded, data = _load(
-        model, arch, dataset, data_dir, chosen, options.size(resize), options.floats(mean, "--mean"),
-        options.floats(std, "--std"), output, model_dir,
-    )  # fmt: skip
-    from fairbench.evaluation import evaluate as run
-    from fairbench.evaluation.runner import BATCH_SIZE
-    from fairbench.metrics import summarize
+    loading = {
+        "resize": options.size(resize),
+        "mean": options.floats(mean, "--mean"),
+        "std": options.floats(std, "--std"),
+        "arch": arch,
+        "output": output,
+        "model_dir": model_dir,
+    }
+    from fairbench.reports import folder
 
-    worked: list[float] = []
-    with _progress_bar(f"{loaded.name}: {', '.join(chosen.attacks)}", worked) as progress:
-        outcomes = run(
-            loaded,
-            data,
-            chosen,
-            batch_size=batch_size or (BATCH_SIZE if batch_size is None else batch_size),
-            device=device,
-            engine=engine,
-            resume=not fresh,
-            progress=progress,
-        )
-    summary = summarize(outcomes)
-    if out is not None:
-        _keep(outcomes, summary, out)
+    with folder.claimed(out):
+        loaded, data = _load(model, dataset, data_dir, chosen, loading)
+        outcomes, cached = _run(loaded, data, chosen, batch_size, device, engine, out, fresh)
+        summary = summarize(outcomes)
+        if out is not None:
+            folder.keep(outcomes, summary, out)
     _print(summary, format, as_json)
-    if not worked:
-        run_name = outcomes.manifest["run"]
-        print(f"note: computed before (run {run_name}); --fresh computes it again", file=sys.stderr)
+    if cached:
+        run = outcomes.manifest["run"]
+        print(f"note: computed before (run {run}); --fresh computes it again", file=sys.stderr)
 
 
 def _protocol(name: str, epsilon: str | None, step: str | None, changes: dict[str, Any]) -> "Protocol":
@@ -138,38 +131,53 @@ def _protocol(name: str, epsilon: str | None, step: str | None, changes: dict[st
 
 
 def _load(
-    model: str,
-    arch: str | None,
-    dataset: str | None,
-    data_dir: str | None,
-    protocol: "Protocol",
-    resize: tuple[int, int] | None,
-    mean: tuple[float, ...] | None,
-    std: tuple[float, ...] | None,
-    output: str | None,
-    model_dir: str | None,
+    model: str, dataset: str | None, data_dir: str | None, protocol: "Protocol", options: dict[str, Any]
 ) -> "tuple[Model, Dataset]":
     """Load the data first: a checkpoint's architecture may need to know its shape and class count."""
     from fairbench.datasets import load_dataset
     from fairbench.models import load_model
     from fairbench.models.loading import own_dataset
 
+    resize = options.pop("resize")
     dataset = dataset or own_dataset(model)
     split = "sample" if protocol.examples == "sample" else "test"
     data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
     loaded = load_model(
-        model,
-        arch=arch,
-        num_classes=data.num_classes,
-        shape=data.shape,
-        mean=mean,
-        std=std,
-        output=output,
-        dataset=dataset,
-        model_dir=model_dir,
-        input_size=resize,
+        model, num_classes=data.num_classes, shape=data.shape, dataset=dataset, input_size=resize, **options
     )
     return loaded, data
+
+
+def _run(
+    model: "Model",
+    data: "Dataset",
+    protocol: "Protocol",
+    batch_size: int | None,
+    device: str | None,
+    engine: str,
+    out: Path | None,
+    fresh: bool,
+) -> "tuple[Outcomes, bool]":
+    """Evaluate behind a progress bar; also say whether nothing had to be computed."""
+    from fairbench.evaluation import runner
+    from fairbench.reports import folder
+
+    size = runner.BATCH_SIZE if batch_size is None else batch_size
+    if out is not None:
+        folder.refuse_another_run(out, runner.identify(model, data, protocol, batch_size=size, device=device))
+    worked: list[float] = []
+    with _progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
+        outcomes = runner.evaluate(
+            model,
+            data,
+            protocol,
+            batch_size=size,
+            device=device,
+            engine=engine,
+            resume=not fresh,
+            progress=progress,
+        )
+    return outcomes, not worked
 
 
 @contextmanager
@@ -193,7 +201,9 @@ def _progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=300) as bar:
+    console = Console(stderr=True)
+    quiet = not console.is_interactive  # elsewhere nothing could be drawn, yet a line would be left
+    with Progress(*columns, console=console, transient=True, disable=quiet, speed_estimate_period=300) as bar:
         task = bar.add_task(title, total=None)
 
         def report(done: float, total: float) -> None:
@@ -201,28 +211,6 @@ def _progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
             bar.update(task, completed=done, total=total)
 
         yield report
-
-
-def _check_out(out: Path) -> None:
-    """Refuse a folder that cannot be written before anything is computed."""
-    from fairbench.files import make_folder
-
-    make_folder(out)
-
-
-def _keep(outcomes: "Outcomes", summary: "Summary", out: Path) -> None:
-    """Write the four files, unless the folder holds another run's."""
-    from fairbench.errors import OutcomesError
-    from fairbench.outcomes.table import MANIFEST, write_json
-    from fairbench.reports.figures import class_bars
-
-    if (out / MANIFEST).exists():
-        held = type(outcomes).read(out).manifest.get("run")
-        if held != outcomes.manifest["run"]:
-            raise OutcomesError(f"{out} holds another run ({held}); nothing was overwritten. Choose another --out.")
-    outcomes.write(out)
-    write_json(summary.to_dict(), out / "summary.json")
-    class_bars(summary, out / "classes.png")
 
 
 def _print(summary: "Summary", format: Format, as_json: bool) -> None:

@@ -1,12 +1,16 @@
 """Arrays as people store them, brought to (N, C, H, W) images and int64 labels."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from fairbench.datasets.base import Dataset
 from fairbench.errors import DatasetError
+
+MAX_LABEL = 2**15 - 1
+"""The outcome table keeps labels as int16."""
 
 _PAIRS = {"test": ("x_test", "y_test"), "train": ("x_train", "y_train")}
 _PLAIN = (("x", "y"), ("images", "labels"), ("inputs", "labels"), ("data", "labels"))
@@ -24,13 +28,13 @@ def load_npz(path: Path, split: str = "test", *, name: str | None = None, classe
     """
     name = name or str(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             x_key, y_key = _keys(name, archive.files, split)
             inputs, labels = archive[x_key], archive[y_key]
             if "classes" in archive.files:
-                classes = tuple(str(c) for c in archive["classes"])
+                classes = tuple(str(c) for c in np.atleast_1d(archive["classes"]))
             index = archive["index"].astype(np.int64) if "index" in archive.files else np.empty(0, dtype=np.int64)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
         raise DatasetError(f"{name}: not a readable .npz of plain arrays ({error}).") from error
     labels = as_labels(name, labels)
     if not classes:
@@ -67,7 +71,8 @@ def as_labels(name: str, array: np.ndarray) -> np.ndarray:
     flat = array.reshape(-1) if array.ndim == 2 and array.shape[1] == 1 else array
     if flat.ndim != 1 or flat.dtype.kind not in "iuf" or not np.array_equal(flat, np.round(flat)):
         raise DatasetError(f"{name}: labels are {array.dtype} of shape {array.shape}, not one whole number an image.")
-    labels = flat.astype(np.int64)
-    if len(labels) and labels.min() < 0:
-        raise DatasetError(f"{name}: label {labels.min()} is negative; labels are 0..K-1.")
-    return labels
+    if len(flat) and flat.min() < 0:
+        raise DatasetError(f"{name}: label {flat.min():g} is negative; labels are 0..K-1.")
+    if len(flat) and flat.max() > MAX_LABEL:
+        raise DatasetError(f"{name}: label {flat.max():.9g} is more than {MAX_LABEL}; labels are 0..K-1.")
+    return flat.astype(np.int64)

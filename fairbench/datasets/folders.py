@@ -48,9 +48,11 @@ def load_folder(
     if not files:
         raise DatasetError(f"{name}: no image ({', '.join(sorted(_SUFFIXES))}) in the class folders of {root}.")
     images = [_read(file, resize, crop) for file, _ in files]
+    how = "scaled and cut" if crop else "resized"
+    notes = () if resize is None else (f"images {how} to {resize[0]}x{resize[1]} (bilinear)",)
     inputs = _stack(name, [file for file, _ in files], images)
     labels = np.array([label for _, label in files], dtype=np.int64)
-    return Dataset(name, inputs, labels, tuple(classes.values() if classes else folders), split=split)
+    return Dataset(name, inputs, labels, tuple(classes.values() if classes else folders), split=split, notes=notes)
 
 
 def _split_folder(path: Path, split: str, name: str) -> Path:

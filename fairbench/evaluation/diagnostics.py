@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fairbench.attacks.base import logits_of
 from fairbench.datasets import Dataset
+from fairbench.errors import ModelError
 from fairbench.metrics import Summary
 from fairbench.models.base import Normalize
 
@@ -17,8 +18,9 @@ SMALL_CLASS = 50
 """Below this many examples, a class's interval is about as wide as the differences one looks for."""
 _MASKED_SHARE = 0.1
 _NORMALISED_TWICE = 6.0
-"""Mean/std normalisation takes [0, 1] to about [-3, 3.5]; a second one takes that past this."""
+"""Mean/std normalisation takes [0, 1] to about [-3, 3.5] for common data sets; a second one takes that past this."""
 _STRONGER = 10.0
+_BROKEN = 95.0
 
 
 def check_model(module: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], num_classes: int) -> list[str]:
@@ -27,7 +29,7 @@ def check_model(module: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], num
     Raises
     ------
     ModelError
-        The model does not return finite (B, K) logits.
+        The model does not return finite (B, K) logits, or has no gradient at all.
     """
     x, y, index = batch
     logits = logits_of(module, x, index, num_classes)
@@ -58,15 +60,26 @@ def check_dataset(dataset: Dataset) -> list[str]:
 
 
 def check_results(summary: Summary) -> list[str]:
-    """Return warnings that need the finished table: attacks that disagree by more than they should."""
+    """Return warnings that need the finished table: attacks that disagree, and a model that is broken everywhere."""
+    found = []
     autoattack = summary.attacks.get("autoattack")
-    pgd = summary.attacks.get("pgd20")
-    if autoattack is None or pgd is None or not autoattack.avg_rob - pgd.avg_rob > _STRONGER:
-        return []
-    return [
-        f"AutoAttack breaks {autoattack.avg_rob - pgd.avg_rob:.1f} points more than PGD-20: gradients are likely "
-        "masked; trust AutoAttack's figures."
-    ]
+    others = [attack for name, attack in summary.attacks.items() if name.startswith("pgd")]
+    if autoattack is not None and others:
+        pgd = max(others, key=lambda attack: attack.avg_rob)
+        more = autoattack.avg_rob - pgd.avg_rob
+        if more > _STRONGER:
+            found.append(
+                f"AutoAttack breaks {more:.1f} points more than {pgd.attack}: gradients are likely masked; trust "
+                "AutoAttack's figures."
+            )
+    for attack in summary.attacks.values():
+        least = attack.classes["rob"].min()
+        if least >= _BROKEN:
+            found.append(
+                f"{attack.attack} breaks at least {least:.0f} % of every class: a CRU_s near 0 is then no sign of "
+                "fairness, and the worst class is any of them."
+            )
+    return found
 
 
 def _changes(first: Tensor, second: Tensor) -> str | None:
@@ -96,9 +109,9 @@ def _masked(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
         loss = F.cross_entropy(logits, y, reduction="sum")
         gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
     if gradient is None:
-        return (
-            "outputs do not depend on the input by any gradient: gradient attacks cannot work on this model; run "
-            "AutoAttack, whose Square stage needs none."
+        raise ModelError(
+            "the model's outputs do not depend on its input by any gradient (a detach, no_grad or NumPy in forward): "
+            "PGD and AutoAttack cannot attack it. Attack the part that has gradients."
         )
     right = logits.argmax(1) == y
     zero = right & (gradient.abs().flatten(1).amax(1) == 0)
@@ -126,8 +139,9 @@ def _normalised_twice(module: nn.Module, x: Tensor) -> str | None:
     finally:
         for hook in hooks:
             hook.remove()
-    ours = any(isinstance(m, Normalize) for m in module.modules())
-    if seen and seen[0] > _NORMALISED_TWICE:
+    ours = [m for m in module.modules() if isinstance(m, Normalize)]
+    once = max((float(torch.maximum(m.mean, 1 - m.mean).div(m.std).max()) for m in ours), default=_NORMALISED_TWICE)
+    if seen and seen[0] > 1.01 * once:
         hint = "leave --mean and --std away" if ours else "its own normalisation, or a layer that scales by 255"
         return f"values up to {seen[0]:.1f} reach the first layer: the input looks normalised twice ({hint})."
     return None

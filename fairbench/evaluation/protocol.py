@@ -145,7 +145,7 @@ def parse_fraction(text: str, what: str) -> float:
     """
     try:
         return float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise ProtocolError(f"{what} '{text}': give a number such as 8/255 or 0.031.") from None
 
 

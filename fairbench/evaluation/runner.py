@@ -7,7 +7,8 @@ neither the order of shards nor a resume can change a byte of the table.
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,7 @@ def evaluate(
     FairbenchError
         With what is wrong, where, and what to try. A batch that fails is an error, never "robust".
     """
-    model = as_model(model)
-    dataset = fitted(dataset, model, protocol)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    run = _Run(model, dataset, protocol, batch_size, _checked_device(device))
+    run = _plan(model, dataset, protocol, batch_size, device)
     folder = Path(runs or cache_folder("runs")) / run.identity
     if resume:
         finished = _finished(folder)
@@ -89,6 +87,26 @@ def evaluate(
     elif folder.exists():
         shutil.rmtree(folder)
     return run.execute(folder, ENGINES[engine] if isinstance(engine, str) else engine, progress)
+
+
+def identify(
+    model: Model | nn.Module,
+    dataset: Dataset,
+    protocol: Protocol = QUICK,
+    *,
+    batch_size: int = BATCH_SIZE,
+    device: str | None = None,
+) -> str:
+    """Return the name of the run that :func:`evaluate` would do, without doing it."""
+    return _plan(model, dataset, protocol, batch_size, device).identity
+
+
+def _plan(
+    model: Model | nn.Module, dataset: Dataset, protocol: Protocol, batch_size: int, device: str | None
+) -> "_Run":
+    model = as_model(model)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return _Run(model, fitted(dataset, model, protocol), protocol, batch_size, _checked_device(device))
 
 
 def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
@@ -104,6 +122,13 @@ def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
     if protocol.examples == "sample":
         dataset = dataset.quick_sample()
     return dataset if model.input_size is None else dataset.resized(*model.input_size)
+
+
+@contextmanager
+def _exact() -> Iterator[None]:
+    """Compute in float32 proper and repeatably: cuDNN would round to TF32, and choose algorithms by a race."""
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        yield
 
 
 class _Run:
@@ -162,6 +187,7 @@ class _Run:
         shutil.rmtree(shards, ignore_errors=True)
         return outcomes
 
+    @_exact()
     def compute(self, number: int, tick: Tick) -> Shard:
         """Attack one shard and return its columns and seconds."""
         x, y, index = self._batch(number)
@@ -194,6 +220,7 @@ class _Run:
         x, y, index = self.dataset.batch(self._rows(number))
         return x.to(self.device), y.to(self.device), index
 
+    @_exact()
     def _inspect(self) -> list[str]:
         """Check the model on the first shard, prepare the copy that is attacked, and return warnings."""
         batch = self._batch(0)
@@ -201,11 +228,13 @@ class _Run:
             warnings = diagnostics.check_model(self.original, batch, self.dataset.num_classes)
         except FairbenchError:
             raise
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except Exception as error:  # a user's own forward can raise anything
+            if _is_out_of_memory(error):
+                raise _out_of_memory(self.batch_size) from error
             shape = "x".join(map(str, self.dataset.shape))
-            first = (str(error).splitlines() or [type(error).__name__])[0]
+            first = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(". ")
             raise ModelError(
-                f"{self.model.name} cannot take images of {shape} (channels x height x width): {first} "
+                f"{self.model.name} cannot take images of {shape} (channels x height x width): {first}. "
                 "Check --arch and --dataset, or pass --resize."
             ) from error
         prepared = prepare(self.original, batch[0])
@@ -258,15 +287,24 @@ class _Work:
         """
         try:
             return self._run.compute(number, self._tick)
-        except torch.OutOfMemoryError as error:
-            raise ModelError(
-                f"out of memory at batch size {self._run.batch_size}; pass a smaller --batch-size."
-            ) from error
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            raise _out_of_memory(self._run.batch_size) from error
 
     def _tick(self, work: float) -> None:
         self._done += work
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """CUDA has a class for it; the CPU's allocator has only words."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _out_of_memory(batch_size: int) -> ModelError:
+    return ModelError(f"out of memory at batch size {batch_size}; pass a smaller --batch-size.")
 
 
 def _checked_device(device: str) -> str:

@@ -1,6 +1,7 @@
 """A model as the evaluation sees it: a module from images in [0, 1] to logits, with its name and hashes."""
 
 import inspect
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 from fairbench.errors import ModelError
 from fairbench.models.cards import ModelCard
 from fairbench.provenance import sha256_bytes, sha256_state
+
+_PLAIN = (bool, int, float, str, tuple)
+"""Types of attributes that a forward pass may depend on and that have one spelling."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +54,19 @@ class Model:
 
     @cached_property
     def code_sha256(self) -> str:
-        """Hash of the module tree and of the source file of every class in it: another forward, another hash."""
-        sources = set()
-        for module in self.module.modules():
+        """Hash of what the weights do not say: module tree, plain attributes, and the source of every class in it."""
+        sources, settings = set(), []
+        for name, module in self.module.named_modules():
+            plain = {k: v for k, v in vars(module).items() if k[0] != "_" and isinstance(v, _PLAIN) and k != "training"}
+            settings.append(f"{name}:{sorted(plain.items())}")
             try:
                 source = inspect.getsourcefile(type(module))
             except TypeError:  # a class made at run time
                 continue
             if source is not None and "torch/nn/modules" not in source.replace("\\", "/"):
                 sources.add(source)
-        return sha256_bytes(repr(self.module).encode(), *(Path(s).read_bytes() for s in sorted(sources)))
+        described = [self.architecture, repr(self.module), *settings]
+        return sha256_bytes("\n".join(described).encode(), *(Path(s).read_bytes() for s in sorted(sources)))
 
 
 def as_model(module: "Model | nn.Module", name: str | None = None) -> Model:
@@ -87,6 +94,8 @@ class Normalize(nn.Module):
         super().__init__()
         if len(mean) != len(std):
             raise ModelError(f"--mean has {len(mean)} values and --std has {len(std)}; give one a channel to both.")
+        if not all(map(math.isfinite, (*mean, *std))):
+            raise ModelError("--mean and --std: every value must be a finite number.")
         if not all(s > 0 for s in std):
             raise ModelError(f"--std {','.join(map(str, std))}: every value must be greater than 0.")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1))
@@ -104,6 +113,10 @@ class PickOutput(nn.Module):
         super().__init__()
         self.module = module
         self.key = key
+
+    def extra_repr(self) -> str:
+        """Name the output, also for the hash of what determines a run."""
+        return f"key={self.key!r}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the picked output.

@@ -106,7 +106,7 @@ def _build_external(
     arch: str, num_classes: int | None, shape: tuple[int, int, int] | None
 ) -> tuple[nn.Module, tuple[int, int] | None]:
     home, _, name = arch.partition(":")
-    builder = _torchvision_builder(name) if home == "torchvision" else _users_builder(home, name)
+    builder = _torchvision_builder(name) if home == "torchvision" else users_attribute(arch, "--arch")
     try:
         module = builder(**_accepted(builder, num_classes, shape))
     except Exception as error:
@@ -129,17 +129,25 @@ def _torchvision_builder(name: str) -> Callable[..., nn.Module]:
     return builder
 
 
-def _users_builder(home: str, name: str) -> Callable[..., Any]:
+def users_attribute(target: str, option: str) -> Callable[..., Any]:
+    """Import "package.module:name" of the user's own code; the folder the command is run in counts as installed.
+
+    Raises
+    ------
+    ModelError
+        The import raises, or there is no such function or class; ``option`` is named.
+    """
+    home, _, name = target.partition(":")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # the user's own module lies in the folder the command is run from
+        sys.path.insert(0, "")
     try:
         module = importlib.import_module(home)
     except Exception as error:
-        raise ModelError(f"--arch {home}:{name}: importing '{home}' raised {type(error).__name__}: {error}") from error
-    builder = getattr(module, name, None)
-    if not callable(builder):
-        raise ModelError(f"--arch {home}:{name}: '{home}' has no function or class '{name}'.")
-    return builder
+        raise ModelError(f"{option} {target}: importing '{home}' raised {type(error).__name__}: {error}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ModelError(f"{option} {target}: '{home}' has no function or class '{name}'.")
+    return found
 
 
 def _accepted(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fairbench.errors import ModelError
 from fairbench.files import data_folder
@@ -26,6 +26,12 @@ class Weights(_Plain):
     package: str | None = None
     path: str | None = None
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "Weights":
+        if (self.file is None) == (self.package is None) or (self.package is None) != (self.path is None):
+            raise ValueError("give a file, or a package and the path in it")
+        return self
 
 
 class Normalization(_Plain):
@@ -78,7 +84,10 @@ def load_card(name: str) -> ModelCard:
             f"unknown model '{name}': neither a file nor a model of the zoo.{suggest(name, card_names())} "
             "`fairbench models` lists them."
         )
-    return read_card(data_folder("model_zoo") / "cards" / f"{name}.yaml")
+    card = read_card(data_folder("model_zoo") / "cards" / f"{name}.yaml")
+    if card.name != name:
+        raise ModelError(f"the card of {name} is named '{card.name}'; install fairbench again.")
+    return card
 
 
 def read_card(path: Path) -> ModelCard:

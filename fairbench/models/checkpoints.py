@@ -1,13 +1,15 @@
 """Checkpoints as people really have them, read without ever running code from them.
 
 Only weights-only loading is used; beside tensors it admits the plain values that training scripts leave in a checkpoint
-(NumPy scalars, ``argparse.Namespace``), none of which runs anything when it is built.
+(NumPy scalars, paths, ``argparse.Namespace``), none of which runs anything when it is built.
 """
 
 import argparse
+import collections
+import pathlib
 import pickle
 import re
-import zipfile
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,8 @@ def read_state(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise CheckpointError(f"checkpoint {path} {kind}.")
-    head = path.open("rb").read(512)
+    with path.open("rb") as stream:
+        head = stream.read(512)
     if not head:
         raise CheckpointError(f"checkpoint {path} is empty (0 bytes); fetch it again.")
     if head.lstrip()[:1] == b"<":
@@ -62,11 +65,17 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_torch(path: Path, head: bytes) -> dict[str, Tensor]:
     try:
-        with torch.serialization.safe_globals(_plain_globals()):
+        with warnings.catch_warnings(), torch.serialization.safe_globals(_plain_globals()):
+            warnings.simplefilter("ignore")  # of old pickles and TorchScript: the refusal says it in one line
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(_why_refused(path, str(error))) from error
-    except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, ValueError, KeyError, AttributeError) as error:
+    except Exception as error:  # a damaged file makes the unpickler raise anything: struct.error, KeyError, EOFError
+        if "TorchScript" in str(error):
+            raise CheckpointError(
+                f"checkpoint {path} is a TorchScript archive, which is code, not weights; it was not run. "
+                "Save model.state_dict() where you trained and pass --arch."
+            ) from error
         if head[:2] == b"PK":
             raise CheckpointError(f"checkpoint {path} is cut short or damaged; fetch it again.") from error
         raise CheckpointError(f"checkpoint {path} is not a PyTorch checkpoint ({_first_line(error)}).") from error
@@ -75,9 +84,17 @@ def _read_torch(path: Path, head: bytes) -> dict[str, Tensor]:
 
 def _plain_globals() -> list[Callable | tuple[Callable, str]]:
     scalar = np.float64(0).__reduce__()[0]
-    numpy_types = [getattr(np.dtypes, name) for name in np.dtypes.__all__ if name.startswith(("Float", "Int", "UInt"))]
+    plain = ("Bool", "Float", "Int", "UInt")
+    numpy_types = [getattr(np.dtypes, name) for name in np.dtypes.__all__ if name.startswith(plain)]
     return [
         argparse.Namespace,
+        collections.defaultdict,
+        int,
+        float,
+        list,
+        dict,
+        pathlib.PosixPath,
+        (pathlib.PosixPath, "pathlib._local.PosixPath"),  # as Python 3.13 writes it
         np.dtype,
         *numpy_types,
         (scalar, "numpy.core.multiarray.scalar"),  # as NumPy 1 wrote it

@@ -8,9 +8,10 @@ from torch import nn
 
 from fairbench.errors import CheckpointError, ModelError
 from fairbench.files import data_folder
+from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model, Normalize, PickOutput
 from fairbench.models.building import build, fitting
-from fairbench.models.cards import ModelCard, load_card
+from fairbench.models.cards import ModelCard, card_names, load_card
 from fairbench.models.checkpoints import SUFFIXES, read_state
 from fairbench.provenance import sha256_file
 
@@ -48,7 +49,7 @@ def load_model(
     output
         Which output holds the logits, where the module returns a tuple or a dict.
     dataset, model_dir
-        For RobustBench: the dataset whose model is meant (default cifar10), and its download folder (default
+        For RobustBench: the dataset whose model is meant (cifar10 for data of one's own), and its download folder (default
         ``./models``, as RobustBench has it).
     input_size
         (height, width) images are brought to, instead of what the architecture demands.
@@ -69,7 +70,11 @@ def load_model(
     if text.startswith("robustbench:"):
         from fairbench.models.robustbench import load_robustbench
 
-        model = load_robustbench(text.removeprefix("robustbench:"), dataset or "cifar10", model_dir)
+        own_data = dataset is None or Path(dataset).exists()
+        trained_on = "cifar10" if own_data else str(dataset)
+        model = load_robustbench(text.removeprefix("robustbench:"), trained_on, model_dir)
+    elif text.startswith("torchvision:"):
+        raise ModelError(f"{text} is an architecture: pass --model CHECKPOINT --arch {text}.")
     elif arch is not None and not _is_path(text):
         raise ModelError(f"--arch goes with a checkpoint file; '{text}' is no file and brings its own architecture.")
     elif _is_path(text):
@@ -96,7 +101,9 @@ def own_dataset(name: str) -> str:
 
 def _is_path(text: str) -> bool:
     path = Path(text).expanduser()
-    return path.exists() or path.suffix in SUFFIXES or len(path.parts) > 1
+    if path.is_file() or path.suffix in SUFFIXES or len(path.parts) > 1:
+        return True
+    return path.exists() and text not in card_names()
 
 
 def _load_zoo(name: str, num_classes: int | None) -> Model:
@@ -145,7 +152,8 @@ def _load_checkpoint(
         arch = fits[0]
         notes = (f"architecture {arch} recognised by its weights",)
     module, size = build(arch, state, f"checkpoint {path}", num_classes=num_classes, shape=shape)
-    _check_classes(str(path), _last_width(module), num_classes)
+    if arch in ARCHITECTURES:  # elsewhere the last dense layer need not be the output; the logits are checked anyway
+        _check_classes(str(path), _last_width(module), num_classes)
     return Model(module, path.stem, arch, size, notes=notes)
 
 

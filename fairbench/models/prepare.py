@@ -6,17 +6,15 @@ original's: the harness re-scores every proposal with it.
 """
 
 import copy
-import logging
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from fairbench.models.folding import Folded
+
 _TOLERANCE = 1e-3
 """Largest difference of logits, relative to their spread, that folding may cause (float32 rounding is near 1e-5)."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,9 @@ def prepare(module: nn.Module, probe: Tensor) -> Prepared:
         On disagreement (or an architecture that cannot be traced) the module is a plain frozen copy.
     """
     plain = frozen(module)
-    folded = fold_batch_norm(plain)
-    steps = ("eval", "frozen") + (("batch norm folded",) if folded is not plain else ())
+    copied = Folded(plain)
+    folded = copied.module
+    steps = ("eval", "frozen") + (("batch norm folded",) if copied.pairs else ())
     if any(isinstance(m, nn.Conv2d) for m in folded.modules()):
         folded = folded.to(memory_format=torch.channels_last)
         steps += ("channels-last",)
@@ -60,21 +59,6 @@ def prepare(module: nn.Module, probe: Tensor) -> Prepared:
 def frozen(module: nn.Module) -> nn.Module:
     """Return a deep copy in ``eval()`` mode whose parameters take no gradient."""
     return copy.deepcopy(module).eval().requires_grad_(False)
-
-
-def fold_batch_norm(module: nn.Module) -> nn.Module:
-    """Return a copy with each convolution's batch norm folded in, or ``module`` itself where that is not possible."""
-    from torch.fx.experimental.optimization import fuse
-
-    if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in module.modules()):
-        return module
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return fuse(module).requires_grad_(False)
-    except Exception as error:  # control flow or Python code that the tracer cannot follow: nothing is lost but speed
-        logger.info("batch norm not folded: %s", error)
-        return module
 
 
 def _agree(expected: Tensor, found: Tensor) -> bool:

@@ -9,13 +9,15 @@ import contextlib
 import importlib
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 
 from fairbench.errors import ModelError
 from fairbench.models.base import Model
+from fairbench.models.checkpoints import read_state
 from fairbench.registry import suggest
 
-_DATASETS = ("cifar10", "cifar100")
+DATASETS = ("cifar10", "cifar100")
 _THREAT_MODEL = "Linf"
 
 
@@ -28,10 +30,11 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
         Unknown id (the nearest is suggested), a dataset RobustBench has no models for, or a download that failed (the
         message says which file to put where).
     """
-    if dataset not in _DATASETS:
-        raise ModelError(f"robustbench:{model_id}: RobustBench models are for {' or '.join(_DATASETS)}, not {dataset}.")
-    _alias_autoattack()
-    with contextlib.redirect_stdout(sys.stderr):  # it reports downloads with print
+    if dataset not in DATASETS:
+        raise ModelError(f"robustbench:{model_id}: RobustBench models are for {' or '.join(DATASETS)}, not {dataset}.")
+    with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):  # it reports downloads with print
+        warnings.simplefilter("ignore")  # its imports and its dependencies' warn of their own age
+        _alias_autoattack()
         utils = importlib.import_module("robustbench.utils")
         known = sorted(utils.all_models[utils.BenchmarkDataset(dataset)][utils.ThreatModel(_THREAT_MODEL)])
         if model_id not in known:
@@ -43,6 +46,8 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
         try:
             module = utils.load_model(model_id, model_dir=folder, dataset=dataset, threat_model=_THREAT_MODEL)
         except Exception as error:  # its downloader lets through whatever its transport raised
+            if file.is_file():
+                read_state(file)  # says in a line why the file cannot be used: a web page, cut short, code
             raise ModelError(
                 f"robustbench:{model_id} could not be loaded ({type(error).__name__}: {error}). "
                 f"Put its weights in {file} (address: RobustBench's model table), or check the network."

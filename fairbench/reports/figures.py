@@ -33,7 +33,7 @@ def class_bars(summary: Summary, path: Path) -> None:
         palette = ["#9aa5b1", *sns.color_palette("colorblind", n_colors=max(len(series) - 1, 1)).as_hex()]
         palette = palette[: len(series)]
         sns.barplot(
-            data,
+            data.fillna({"error": 0.0}),  # a class without an example has no bar, but keeps its place
             y="class",
             x="error",
             hue="series",

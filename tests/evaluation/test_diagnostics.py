@@ -8,6 +8,7 @@ from torch import nn
 
 from fairbench import load_dataset, summarize
 from fairbench.datasets import Dataset
+from fairbench.errors import ModelError
 from fairbench.evaluation import diagnostics
 from fairbench.models.base import Normalize
 from fairbench.outcomes import Outcomes
@@ -54,7 +55,6 @@ def trained_to_agree(module, batch):
         (nn.Sequential(plain()[0], nn.Dropout(0.5).train(), plain()[1]), "change between two clean passes"),
         (nn.Sequential(plain(), nn.Softmax(1)), "look like probabilities"),
         (Function(lambda inner, x: inner(torch.round(x * 4) / 4)), "gradient is exactly zero for 64 of 64"),
-        (Function(lambda inner, x: inner(x.detach())), "do not depend on the input by any gradient"),
         (nn.Sequential(Normalize(MEAN, STD), Normalize(MEAN, STD), plain()), "normalised twice"),
         (Function(lambda inner, x: inner(x * 255)), "normalised twice"),
     ],
@@ -63,6 +63,22 @@ def test_a_model_is_warned_of_and_a_sound_one_is_not(module, warning, batch):
     torch.manual_seed(0)
     found = diagnostics.check_model(module, trained_to_agree(module, batch), 10)
     assert [w for w in found if warning and warning in w] if warning else not found, found
+
+
+def test_a_model_without_any_gradient_is_an_error_and_not_robust(batch):
+    with pytest.raises(ModelError, match="do not depend on its input by any gradient"):
+        diagnostics.check_model(Function(lambda inner, x: inner(x.detach())), batch, 10)
+
+
+@pytest.mark.parametrize(("mean", "std"), [((0.286,), (0.353,)), ((0.1307,), (0.3081,)), ((0.5,), (0.05,))])
+def test_normalising_twice_is_seen_whatever_the_statistics(mean, std):
+    torch.manual_seed(0)
+    x = torch.rand(64, 1, 28, 28)
+    once = nn.Sequential(Normalize(mean, std), nn.Flatten(), nn.Linear(784, 10))
+    twice = nn.Sequential(Normalize(mean, std), once)
+    labels = torch.zeros(64, dtype=torch.int64)
+    assert not diagnostics.check_model(once, (x, labels, np.arange(64)), 10)
+    assert "normalised twice" in " ".join(diagnostics.check_model(twice, (x, labels, np.arange(64)), 10))
 
 
 def dataset(counts, classes=("a", "b", "c"), pixels=None):
@@ -103,3 +119,13 @@ def test_autoattack_far_stronger_than_pgd_is_noticed(pgd_broken, autoattack_brok
         frame[f"{attack}_pred"] = np.where(np.arange(100) < broken, 1 - label, label)
     found = diagnostics.check_results(summarize(Outcomes(frame, {"dataset": {"classes": ["a", "b"]}})))
     assert bool(found) == warned
+
+
+@pytest.mark.parametrize(("broken", "warned"), [(50, False), (96, True), (100, True)])
+def test_a_model_that_is_broken_everywhere_is_not_called_fair(broken, warned):
+    label = np.repeat([0, 1], 100)
+    wrong = np.tile(np.arange(100), 2) < broken
+    frame = pd.DataFrame({"index": range(200), "label": label, "clean_pred": label})
+    frame["pgd20_pred"] = np.where(wrong, 1 - label, label)
+    found = diagnostics.check_results(summarize(Outcomes(frame, {"dataset": {"classes": ["a", "b"]}})))
+    assert ("no sign of fairness" in " ".join(found)) == warned

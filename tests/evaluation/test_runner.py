@@ -16,7 +16,7 @@ from fairbench import Protocol, evaluate, load_dataset, summarize
 from fairbench.datasets import Dataset
 from fairbench.errors import ModelError, ProtocolError
 from fairbench.evaluation.engines import local
-from fairbench.models.base import Model
+from fairbench.models.base import Model, PickOutput
 from fairbench.outcomes import Outcomes
 
 
@@ -244,6 +244,56 @@ def test_images_are_brought_to_the_size_the_model_demands(digits, tmp_path):
     outcomes = evaluate(model, digits, STANDARD, runs=tmp_path)
     assert outcomes.manifest["dataset"]["shape"] == [1, 16, 12]
     assert "resized from 8x8 to 16x12" in outcomes.manifest["notes"][0]
+
+
+@pytest.mark.parametrize(("first", "second"), [("0", "1")])
+def test_another_output_of_the_same_network_is_another_run(digits, tmp_path, first, second):
+    class TwoHeads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleList(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)) for _ in range(2))
+
+        def forward(self, x):
+            return tuple(head(x) for head in self.heads)
+
+    torch.manual_seed(0)
+    network = TwoHeads()
+    found = [
+        evaluate(PickOutput(network, key), digits, STANDARD, runs=tmp_path).frame["clean_pred"].tolist()
+        for key in (first, second)
+    ]
+    x, _, _ = digits.batch(slice(None))
+    assert found == [network(x)[int(key)].argmax(1).tolist() for key in (first, second)]
+
+
+def test_a_setting_that_is_a_plain_attribute_makes_another_run(digits, tmp_path):
+    class Scaled(nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.scale, self.inner = scale, nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+        def forward(self, x):
+            return self.inner(x * self.scale)
+
+    models = []
+    for scale in (1.0, 2.0):
+        torch.manual_seed(0)
+        models.append(Scaled(scale))
+    runs = {evaluate(model, digits, STANDARD, runs=tmp_path).manifest["run"] for model in models}
+    assert len(runs) == 2
+
+
+def test_a_batch_that_does_not_fit_in_memory_is_one_clear_error(classifier, digits, tmp_path):
+    class Greedy(nn.Module):
+        def forward(self, x):
+            if len(x) > 100 and x.requires_grad:
+                raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 99999 bytes")
+            return classifier(x)
+
+    small = evaluate(Greedy(), digits, STANDARD, runs=tmp_path, batch_size=50)
+    assert len(small) == 360
+    with pytest.raises(ModelError, match="--batch-size"):
+        evaluate(Greedy(), digits, STANDARD, runs=tmp_path, batch_size=200)
 
 
 def test_progress_reaches_its_end(classifier, digits, tmp_path):

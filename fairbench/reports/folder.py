@@ -1,0 +1,72 @@
+"""The folder a report is kept in (``--out``): checked before anything is computed, never another run's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fairbench.errors import OutcomesError
+from fairbench.files import make_folder
+from fairbench.metrics import Summary
+from fairbench.outcomes import Outcomes
+from fairbench.outcomes.table import MANIFEST, TABLE, write_json
+from fairbench.reports.figures import class_bars
+
+SUMMARY, FIGURE = "summary.json", "classes.png"
+FILES = (TABLE, MANIFEST, SUMMARY, FIGURE)
+
+
+@contextmanager
+def claimed(folder: Path | None) -> Iterator[None]:
+    """Make the folder and hold it for a while; one that was made for nothing, because what follows failed, goes again.
+
+    Raises
+    ------
+    OutcomesError
+        It cannot be written.
+    """
+    if folder is None:
+        yield
+        return
+    new = [p for p in (folder, *folder.parents) if not p.exists()]
+    make_folder(folder)
+    try:
+        yield
+    except BaseException:
+        for made in new:
+            if made.is_dir() and not any(made.iterdir()):
+                made.rmdir()
+        raise
+
+
+def refuse_another_run(folder: Path, run: str) -> None:
+    """Raise unless the folder is free for this run.
+
+    Raises
+    ------
+    OutcomesError
+        It holds another run, or files of these names that no run wrote.
+    """
+    present = [name for name in FILES if (folder / name).exists()]
+    if not present:
+        return
+    if MANIFEST not in present:
+        raise OutcomesError(
+            f"{folder} already has {', '.join(present)}; nothing was overwritten. Choose another --out."
+        )
+    held = Outcomes.read(folder).manifest.get("run")
+    if held != run:
+        raise OutcomesError(f"{folder} holds another run ({held}); nothing was overwritten. Choose another --out.")
+
+
+def keep(outcomes: Outcomes, summary: Summary, folder: Path) -> None:
+    """Write the four files, each whole or not at all.
+
+    Raises
+    ------
+    OutcomesError
+        The folder holds another run, or cannot be written.
+    """
+    refuse_another_run(folder, outcomes.manifest["run"])
+    outcomes.write(folder)
+    write_json(summary.to_dict(), folder / SUMMARY)
+    class_bars(summary, folder / FIGURE)

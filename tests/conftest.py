@@ -1,0 +1,79 @@
+"""What every test may lean on: the real documents and data where they are, a cache of its own, and the command line."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fairbench.cli import run
+from fairbench.datasets.named import find_named
+
+ROOT = Path(__file__).parents[1]
+
+
+class Ran(NamedTuple):
+    """What a run of the command line left: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real checkpoints and documents: ``$FAIRBENCH_SHARED``, or ``shared`` beside the repository."""
+    folder = Path(os.environ.get("FAIRBENCH_SHARED") or ROOT.parent / "shared")
+    if not (folder / "checkpoints").is_dir():
+        pytest.skip(f"no real checkpoints: {folder / 'checkpoints'} is not there; set $FAIRBENCH_SHARED to have them")
+    return folder
+
+
+@pytest.fixture
+def data_dir() -> Callable[[str], Path]:
+    """``data_dir("cifar10")`` is the folder of full datasets, ``$FAIRBENCH_DATA``, if that one is in it."""
+    folder = os.environ.get("FAIRBENCH_DATA")
+
+    def holding(name: str) -> Path:
+        if not folder:
+            pytest.skip(f"no full {name}: $FAIRBENCH_DATA is not set")
+        if find_named(name, [Path(folder)]) is None:
+            pytest.skip(f"no full {name} in $FAIRBENCH_DATA ({folder})")
+        return Path(folder)
+
+    return holding
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, so that no test reads or fills the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FAIRBENCH_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """``cli("evaluate", "--model", path)`` runs the command line in this process."""
+
+    def call(*arguments: object) -> Ran:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without network: no name resolves and nothing connects."""
+    import socket
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError("Network is unreachable")
+
+    for name in ("getaddrinfo", "create_connection"):
+        monkeypatch.setattr(socket, name, refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
