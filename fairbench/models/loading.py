@@ -49,8 +49,8 @@ def load_model(
     output
         Which output holds the logits, where the module returns a tuple or a dict.
     dataset, model_dir
-        For RobustBench: the dataset whose model is meant (cifar10 for data of one's own), and its download folder (default
-        ``./models``, as RobustBench has it).
+        For RobustBench: the dataset whose model is meant (cifar10 for data of one's own), and its download folder
+        (default ``./models``, as RobustBench has it).
     input_size
         (height, width) images are brought to, instead of what the architecture demands.
 

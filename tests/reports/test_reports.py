@@ -100,12 +100,15 @@ def test_files_that_no_run_wrote_are_left_alone(tmp_path):
     assert (tmp_path / "summary.json").read_text() == "mine"
 
 
+def fails_inside(target):
+    with folder.claimed(target):
+        assert target.is_dir()
+        raise KeyError
+
+
 def test_a_folder_made_for_a_run_that_failed_goes_again_and_one_that_was_there_stays(tmp_path):
     (tmp_path / "old").mkdir()
     for target in (tmp_path / "new" / "inner", tmp_path / "old"):
-        held = folder.claimed(target)
-        held.__enter__()
-        assert target.is_dir()
         with pytest.raises(KeyError):
-            held.__exit__(KeyError, KeyError(), None)
+            fails_inside(target)
     assert [p.name for p in tmp_path.iterdir()] == ["old"]
