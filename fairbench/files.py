@@ -1,10 +1,12 @@
 """Files: whole or not at all, and where each kind lives."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -40,6 +42,12 @@ def replacing(path: Path) -> Iterator[Path]:
         raise _cannot_write(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write plain data as JSON, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def make_folder(path: Path) -> Path:

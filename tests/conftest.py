@@ -1,6 +1,10 @@
 """What every test may lean on: the real documents and data where they are, a cache of its own, and the command line."""
 
 import os
+
+# Tiny networks run slower on many threads than on one, and far slower where other work shares the cores. Before torch.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "reports": {"metrics", "outcomes"},
     "models": set(),
     "attacks": {"models"},
+    "training": {"datasets", "models", "attacks"},
     "evaluation": {"datasets", "models", "attacks", "outcomes", "metrics"},
 }
 
@@ -27,7 +28,7 @@ def imported(path: Path) -> set[str]:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module] if node.module != "fairbench" else [f"fairbench.{a.name}" for a in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("fairbench.")}
+        rooms |= {name.split(".")[1] for name in names if name.startswith("fairbench.")} - {"__version__"}
     return rooms
 
 

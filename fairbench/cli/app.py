@@ -9,6 +9,7 @@ from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.evaluate import evaluate
 from fairbench.cli.models import models_app
+from fairbench.cli.train import methods, recipes_app, train
 
 app = typer.Typer(
     name="fairbench",
@@ -38,5 +39,8 @@ def _main(
 
 app.command()(evaluate)
 app.add_typer(models_app, name="models")
+app.command()(train)
+app.command()(methods)
+app.add_typer(recipes_app, name="recipes")
 app.command()(datasets)
 app.command()(doctor)

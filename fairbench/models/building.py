@@ -99,7 +99,7 @@ def _build_known(
     try:
         return known.build(**known.infer(state))
     except (KeyError, ValueError, IndexError):  # other weights: build the default, and let the comparison speak
-        return known.build(**_accepted(known.build, num_classes, shape))
+        return known.build(**accepted(known.build, num_classes, shape))
 
 
 def _build_external(
@@ -108,7 +108,7 @@ def _build_external(
     home, _, name = arch.partition(":")
     builder = _torchvision_builder(name) if home == "torchvision" else users_attribute(arch, "--arch")
     try:
-        module = builder(**_accepted(builder, num_classes, shape))
+        module = builder(**accepted(builder, num_classes, shape))
     except Exception as error:
         raise ModelError(f"--arch {arch}: building it raised {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
@@ -150,7 +150,7 @@ def users_attribute(target: str, option: str) -> Callable[..., Any]:
     return found
 
 
-def _accepted(
+def accepted(
     builder: Callable[..., Any], num_classes: int | None, shape: tuple[int, int, int] | None
 ) -> dict[str, Any]:
     """Return those of num_classes, in_channels and shape that are known and that the builder names."""

@@ -5,7 +5,7 @@ A card is plain YAML in ``model_zoo/cards``; nothing in it is executed.
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -48,8 +48,15 @@ class CardThreatModel(_Plain):
     epsilon: Annotated[float, Field(ge=0, le=1)]
 
 
+CARD_FILE, WEIGHTS_FILE = "card.yaml", "model.safetensors"
+"""What makes the folder of a training run a model."""
+
+
 class ModelCard(_Plain):
-    """A model of the zoo. Unknown keys are refused."""
+    """A model of the zoo, or of a training run. Unknown keys are refused.
+
+    ``training`` says how it was really made: recipe, data, epochs, seconds, hardware, versions, code revision.
+    """
 
     name: str
     title: str
@@ -61,6 +68,7 @@ class ModelCard(_Plain):
     weights: Weights
     normalization: Normalization | None = None
     threat_model: CardThreatModel
+    training: dict[str, Any] | None = None
     provenance: str
     licence: str
 

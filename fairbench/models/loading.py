@@ -11,7 +11,7 @@ from fairbench.files import data_folder
 from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model, Normalize, PickOutput
 from fairbench.models.building import build, fitting
-from fairbench.models.cards import ModelCard, card_names, load_card
+from fairbench.models.cards import CARD_FILE, ModelCard, card_names, load_card, read_card
 from fairbench.models.checkpoints import SUFFIXES, read_state
 from fairbench.provenance import sha256_file
 
@@ -77,6 +77,9 @@ def load_model(
         raise ModelError(f"{text} is an architecture: pass --model CHECKPOINT --arch {text}.")
     elif arch is not None and not _is_path(text):
         raise ModelError(f"--arch goes with a checkpoint file; '{text}' is no file and brings its own architecture.")
+    elif (Path(text).expanduser() / CARD_FILE).is_file():
+        folder = Path(text).expanduser()
+        model = _load_card(read_card(folder / CARD_FILE), folder, num_classes)
     elif _is_path(text):
         model = _load_checkpoint(Path(name).expanduser(), arch, num_classes, shape)
     else:
@@ -94,6 +97,8 @@ def own_dataset(name: str) -> str:
     """
     if name.startswith("robustbench:"):
         return "cifar10"
+    if (Path(name).expanduser() / CARD_FILE).is_file():
+        return read_card(Path(name).expanduser() / CARD_FILE).dataset
     if _is_path(name):
         raise ModelError(f"{name}: a checkpoint does not say what it was trained on; pass --dataset.")
     return load_card(name).dataset
@@ -107,8 +112,12 @@ def _is_path(text: str) -> bool:
 
 
 def _load_zoo(name: str, num_classes: int | None) -> Model:
-    card = load_card(name)
-    path = weights_path(card)
+    return _load_card(load_card(name), data_folder("model_zoo") / "weights", num_classes)
+
+
+def _load_card(card: ModelCard, weights_folder: Path, num_classes: int | None) -> Model:
+    name = card.name
+    path = weights_path(card, weights_folder)
     module, size = build(card.architecture, read_state(path), name, num_classes=card.num_classes, shape=None)
     _check_classes(name, card.num_classes, num_classes)
     if card.normalization is not None:
@@ -116,7 +125,7 @@ def _load_zoo(name: str, num_classes: int | None) -> Model:
     return Model(module, name, card.architecture, size, card.dataset, card)
 
 
-def weights_path(card: ModelCard) -> Path:
+def weights_path(card: ModelCard, folder: Path) -> Path:
     """Return where a card's weights are on this machine, after checking their SHA-256.
 
     Raises
@@ -131,7 +140,7 @@ def weights_path(card: ModelCard) -> Path:
             raise ModelError(f"{card.name}: its weights come with the package {weights.package}; install it.")
         path = Path(spec.submodule_search_locations[0]) / str(weights.path)
     else:
-        path = data_folder("model_zoo") / "weights" / str(weights.file)
+        path = folder / str(weights.file)
     if not path.is_file():
         raise ModelError(f"{card.name}: its weights file {path} is missing; install again what ships it.")
     if sha256_file(path) != weights.sha256:

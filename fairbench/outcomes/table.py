@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairbench.errors import OutcomesError
-from fairbench.files import make_folder, replacing
+from fairbench.files import make_folder, replacing, write_json
 from fairbench.outcomes.schema import FORMAT_VERSION, attacks_in, conform
 
 TABLE = "outcomes.parquet"
@@ -129,12 +129,6 @@ def read_table_and_metadata(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     nullable = {pa.int16(): pd.Int16Dtype(), pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype()}
     frame = table.to_pandas(types_mapper=nullable.get)
     return frame, {k.decode(): v.decode() for k, v in metadata.items() if k != _VERSION_KEY}
-
-
-def write_json(value: Any, path: Path) -> None:
-    """Write plain data as JSON, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _check_version(version: Any, path: Path) -> None:

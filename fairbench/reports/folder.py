@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fairbench.errors import OutcomesError
-from fairbench.files import make_folder
+from fairbench.files import make_folder, write_json
 from fairbench.metrics import Summary
 from fairbench.outcomes import Outcomes
-from fairbench.outcomes.table import MANIFEST, TABLE, write_json
+from fairbench.outcomes.table import MANIFEST, TABLE
 from fairbench.reports.figures import class_bars
 
 SUMMARY, FIGURE = "summary.json", "classes.png"

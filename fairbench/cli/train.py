@@ -1,0 +1,201 @@
+"""``fairbench train``, ``methods``, ``recipes``: make a model by a recipe."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairbench.errors import RecipeError
+
+if TYPE_CHECKING:
+    from fairbench.training.recipe import Recipe
+
+
+def train(
+    out: Annotated[Path, typer.Option(help="Folder of the run; a run of the same recipe in it goes on.")],
+    recipe: Annotated[str | None, typer.Option(help="A recipe by name, or a YAML file.")] = None,
+    method: Annotated[str | None, typer.Option(help="Instead of a recipe: a method, or package.module:Class.")] = None,
+    variant: Annotated[str | None, typer.Option(help="A named variant of the method.")] = None,
+    arch: Annotated[str | None, typer.Option(help="Architecture; the recipe's, if there is one.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Dataset by name, .npz or folder; or the recipe's.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE of the method or the recipe (schedule.epochs=5).")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Model to start from: of the zoo, or a run's folder.")
+    ] = None,
+    drop_classes: Annotated[str | None, typer.Option(help="Classes to leave out, such as 2,3,4,5.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
+    time_budget: Annotated[str | None, typer.Option(help="Such as 12m or 90s: the schedule follows the clock.")] = None,
+    precision: Annotated[str | None, typer.Option(help="32 or bf16.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(help="Processes, or GPUs.")] = 1,
+    nodes: Annotated[int, typer.Option(help="Machines, under torchrun.")] = 1,
+    compile_: Annotated[bool, typer.Option("--compile", help="Compile the network with torch.compile.")] = False,
+) -> None:
+    """Train a model by a recipe; the folder it leaves is a model for evaluate."""
+    chosen = _recipe(recipe, method, arch, dataset)
+    settings = _settings(set_ or [])
+    own = {
+        "variant": variant,
+        "start": start,
+        "seed": seed,
+        "precision": precision,
+        "dataset": dataset,
+        "architecture": arch,
+    }
+    settings |= {key: value for key, value in own.items() if value is not None}
+    if drop_classes is not None:
+        settings["drop_classes"] = f"[{drop_classes}]"
+    chosen = chosen.changed(settings)
+    from fairbench.training import train as run
+    from fairbench.training.fit import Hardware
+
+    hardware = Hardware(device, devices, nodes, compile_)
+    with _progress(f"{chosen.name} ({chosen.method})") as report:
+        run(chosen, out, data_dir=data_dir, hardware=hardware, time_budget=seconds(time_budget), report=report)
+    print(f"{out} is a model now: fairbench evaluate --model {out}")
+
+
+def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str | None) -> "Recipe":
+    from fairbench.training.recipe import Recipe, load_recipe
+
+    if (name is None) == (method is None):
+        raise RecipeError(
+            "give --recipe NAME, or --method NAME with --arch and --dataset (`fairbench recipes` lists them)."
+        )
+    if name is not None:
+        return load_recipe(name)
+    if arch is None or dataset is None:
+        raise RecipeError("--method needs --arch and --dataset.")
+    name = "_".join(part.rpartition(":")[2].rpartition("/")[2] for part in (str(method), arch, dataset))
+    return Recipe(name=name, method=str(method), architecture=arch, dataset=dataset)
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise RecipeError(f"--set {pair}: give KEY=VALUE, such as beta=1.")
+        found[key] = value
+    return found
+
+
+def seconds(text: str | None) -> float | None:
+    """Read "90s", "12m", "1.5h" or plain seconds; None stays None.
+
+    Raises
+    ------
+    RecipeError
+        It is none of these, or not above 0.
+    """
+    if text is None:
+        return None
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        value = float(number) * units[unit]
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise RecipeError(f"--time-budget {text}: give seconds, or such as 90s, 12m or 1.5h.")
+    return value
+
+
+def _progress(title: str) -> Any:
+    """Show the training on stderr: how far, the loss, and after each epoch the errors on held-out images."""
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    @contextmanager
+    def shown() -> Any:
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        remaining = (TextColumn("left"), TimeRemainingColumn())
+        with Progress(*columns, *remaining, console=console, transient=True, disable=not console.is_interactive) as bar:
+            task = bar.add_task(title, total=1.0)
+
+            def report(row: dict[str, Any]) -> None:
+                if "progress" in row:
+                    bar.update(task, completed=row["progress"], description=f"{title} loss {row['loss']:.3f}")
+                else:
+                    bar.console.print(_line(row), markup=False)
+
+            yield report
+
+    return shown()
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Return an epoch in a line."""
+    text = f"epoch {row['epoch']:3d}  {row['seconds']:7.0f} s  lr {row['lr']:.5f}  loss {row['loss']:.4f}"
+    if row["avg_rob"] is None:
+        return text
+    return (
+        f"{text}  held-out std {row['avg_std']:.1f}, worst {row['worst_std']:.1f} ({row['worst_std_class']}); "
+        f"rob {row['avg_rob']:.1f}, worst {row['worst_rob']:.1f} ({row['worst_rob_class']})"
+    )
+
+
+def methods() -> None:
+    """List the training methods, their options and sources."""
+    from rich.console import Console
+
+    from fairbench.training.method import METHODS
+
+    console = Console(highlight=False, soft_wrap=True)
+    for name in METHODS:
+        method = METHODS[name]
+        options = ", ".join(
+            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in method.options().items()
+        )
+        console.print(f"{name:16} {method.source}", markup=False)
+        console.print(f"{'':16} {options or 'no options'}", markup=False)
+        if method.variants:
+            console.print(f"{'':16} variants: {', '.join(method.variants)}", markup=False)
+
+
+recipes_app = typer.Typer(help="List the recipes, or show one.", rich_markup_mode=None)
+
+
+@recipes_app.callback(invoke_without_command=True)
+def recipes(context: typer.Context) -> None:
+    """List the shipped recipes."""
+    if context.invoked_subcommand is not None:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from fairbench.training.recipe import load_recipe, recipe_names
+
+    table = Table("name", "method", "architecture", "dataset", "epochs", "from", box=None, pad_edge=False)
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        variant = f"{recipe.method} ({recipe.variant})" if recipe.variant else recipe.method
+        table.add_row(
+            name, variant, recipe.architecture, recipe.dataset, str(recipe.schedule.epochs), recipe.start or ""
+        )
+    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+
+
+@recipes_app.command()
+def show(name: Annotated[str, typer.Argument(help="Name of a recipe.")]) -> None:
+    """Show a recipe, defaults filled in."""
+    import yaml
+
+    from fairbench.training.recipe import load_recipe
+
+    print(yaml.safe_dump(load_recipe(name).model_dump(mode="json"), sort_keys=False, allow_unicode=True), end="")

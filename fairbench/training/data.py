@@ -1,0 +1,146 @@
+"""Training data: 8-bit on the device, shuffled and augmented a batch at a time.
+
+Decoding image by image is what makes small-image training slow, so nothing is decoded: the whole set lies on the device
+as bytes. Order and augmentation come from a CPU generator that is seeded for each epoch, and are drawn for the global
+batch before it is cut into the parts of several processes, so neither a resume nor the number of processes changes
+them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairbench.datasets import Dataset
+from fairbench.errors import RecipeError
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random crop after padding by ``crop`` pixels of black, and random horizontal flip; the usual ones for CIFAR."""
+
+    crop: int = 0
+    flip: bool = False
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A dataset on the device; ``inputs`` (N, C, H, W) uint8 or float32, ``labels`` (N,) int64."""
+
+    inputs: Tensor
+    labels: Tensor
+
+    @classmethod
+    def of(cls, dataset: Dataset, device: torch.device) -> "TrainingData":
+        """Put a dataset on the device."""
+        inputs = torch.from_numpy(np.ascontiguousarray(dataset.inputs))
+        return cls(inputs.to(device), torch.from_numpy(dataset.labels).to(device))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (B, C, H, W) float32 in [0, 1] and (B,) int64 of some rows."""
+        x = self.inputs[rows]
+        return (x.float() / 255 if x.dtype == torch.uint8 else x.float()), self.labels[rows]
+
+    def batches(
+        self,
+        batch_size: int,
+        augmentation: Augmentation,
+        generator: torch.Generator,
+        *,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield this process's part of each shuffled, augmented global batch; the last, smaller batch is left out.
+
+        Raises
+        ------
+        RecipeError
+            The data do not fill one batch, or a batch cannot be cut into equal parts.
+        """
+        if batch_size > len(self):
+            raise RecipeError(f"batch size {batch_size} is larger than the {len(self)} training images.")
+        if batch_size % world:
+            raise RecipeError(f"batch size {batch_size} cannot be cut into {world} equal parts.")
+        order = torch.randperm(len(self), generator=generator)
+        part = slice(rank * batch_size // world, (rank + 1) * batch_size // world)
+        for start in range(0, len(self) - batch_size + 1, batch_size):
+            draws = _draw(augmentation, batch_size, generator)
+            x, y = self.batch(order[start : start + batch_size][part].to(self.labels.device))
+            yield _augment(x, augmentation, [d[part] for d in draws]), y
+
+
+def _draw(augmentation: Augmentation, batch_size: int, generator: torch.Generator) -> list[Tensor]:
+    """Draw the crop's row and column and whether to flip, for each image of the global batch."""
+    places = 2 * augmentation.crop + 1
+    top, left = (torch.randint(places, (batch_size,), generator=generator) for _ in range(2))
+    flip = torch.rand(batch_size, generator=generator) < 0.5
+    return [top, left, flip]
+
+
+def _augment(x: Tensor, augmentation: Augmentation, draws: list[Tensor]) -> Tensor:
+    top, left, flip = (draw.to(x.device) for draw in draws)
+    height, width = x.shape[2:]
+    if augmentation.crop:
+        padded = F.pad(x, [augmentation.crop] * 4)
+        rows = (top[:, None] + torch.arange(height, device=x.device))[:, None, :, None]
+        columns = (left[:, None] + torch.arange(width, device=x.device))[:, None, None, :]
+        image = torch.arange(len(x), device=x.device)[:, None, None, None]
+        channel = torch.arange(x.shape[1], device=x.device)[None, :, None, None]
+        x = padded[image, channel, rows, columns]
+    if augmentation.flip:
+        x = torch.where(flip[:, None, None, None], x.flip(3), x)
+    return x
+
+
+def split_validation(dataset: Dataset, per_class: int) -> tuple[Dataset, Dataset | None]:
+    """Cut a training set in two: the rest, and the last ``per_class`` images of each class (``xu2021``: 300), or None.
+
+    Raises
+    ------
+    RecipeError
+        A class has no image left to train on.
+    """
+    if not per_class:
+        return dataset, None
+    held = [np.flatnonzero(dataset.labels == c)[-per_class:] for c in range(dataset.num_classes)]
+    rows = np.sort(np.concatenate(held))
+    rest = np.setdiff1d(np.arange(len(dataset)), rows)
+    counts = np.bincount(dataset.labels[rest], minlength=dataset.num_classes)
+    present = np.bincount(dataset.labels, minlength=dataset.num_classes) > 0
+    if (counts[present] == 0).any():
+        name = dataset.classes[int(np.flatnonzero(present & (counts == 0))[0])]
+        raise RecipeError(f"holding out {per_class} images a class leaves none of class {name} to train on.")
+    return dataset.subset(rest), dataset.subset(rows)
+
+
+def without_classes(dataset: Dataset, drop: tuple[int, ...]) -> Dataset:
+    """Leave classes out, and number the others anew (``sun2023``, Table 4).
+
+    Raises
+    ------
+    RecipeError
+        A class that is not there, or fewer than two left.
+    """
+    unknown = [c for c in drop if not 0 <= c < dataset.num_classes]
+    if unknown:
+        raise RecipeError(f"--drop-classes {unknown[0]}: classes are 0..{dataset.num_classes - 1}.")
+    keep = [c for c in range(dataset.num_classes) if c not in drop]
+    if len(keep) < 2:
+        raise RecipeError(f"--drop-classes leaves {len(keep)} class(es); two at least are needed.")
+    kept = dataset.subset(np.flatnonzero(np.isin(dataset.labels, keep)))
+    return Dataset(
+        kept.name,
+        kept.inputs,
+        np.searchsorted(keep, kept.labels).astype(np.int64),
+        tuple(dataset.classes[c] for c in keep),
+        kept.index,
+        kept.split,
+        kept.attributes,
+        (*kept.notes, f"without {', '.join(dataset.classes[c] for c in sorted(drop))}"),
+    )

@@ -1,0 +1,366 @@
+"""The one loop: any method, any architecture, one process or many (Lightning Fabric).
+
+A run lives in a folder. After each epoch everything that the next one depends on is written there in one step, and all
+randomness is seeded by (seed, epoch), so a run that is killed and started again ends with the weights of one that was
+not.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairbench.datasets import Dataset
+from fairbench.errors import RecipeError
+from fairbench.files import make_folder, replacing, write_json
+from fairbench.memory import keep_freed_memory
+from fairbench.models.folding import Folded
+from fairbench.training.data import Augmentation, TrainingData, split_validation
+from fairbench.training.method import METHODS, ClassErrors, Context, Method
+from fairbench.training.recipe import OptimizerRecipe, Recipe
+from fairbench.training.schedule import Clock, learning_rate
+from fairbench.training.validation import class_errors
+
+STATE, HISTORY, RECIPE = "state.pt", "history.csv", "recipe.json"
+_COLUMNS = "epoch seconds lr loss avg_std worst_std worst_std_class avg_rob worst_rob worst_rob_class".split()
+
+Report = Callable[[dict[str, Any]], None]
+"""Called after each epoch with its row of the history, and during it with {"epoch", "progress", "loss"}."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where to train: as Lightning Fabric names it."""
+
+    accelerator: str = "auto"
+    devices: int | str = 1
+    nodes: int = 1
+    compile: bool = False
+
+
+def fit(
+    recipe: Recipe,
+    dataset: Dataset,
+    out: str | Path,
+    *,
+    module: nn.Module,
+    hardware: Hardware | None = None,
+    time_budget: float | None = None,
+    report: Report | None = None,
+) -> nn.Module:
+    """Train ``module`` in place by a recipe and return it with the chosen weights.
+
+    Parameters
+    ----------
+    recipe
+        What to do; see :class:`~fairbench.training.recipe.Recipe`.
+    dataset
+        The training split, at the size the module takes.
+    out
+        The run's folder. A run of the same recipe goes on where it stopped; another recipe's is refused.
+    module
+        The network, initialised or trained (``start``).
+    time_budget
+        Seconds; the schedule follows the clock and the training ends on it.
+
+    Raises
+    ------
+    RecipeError
+        The folder holds another run, the recipe does not fit the data, or the loss is no longer finite.
+    OutcomesError
+        The folder cannot be written; the last whole state stays.
+    """
+    run = _Fit(recipe, dataset, Path(out), module, hardware or Hardware(), time_budget=time_budget, report=report)
+    return run.run()
+
+
+def build_method(recipe: Recipe) -> Method:
+    """Build the recipe's method.
+
+    Raises
+    ------
+    RecipeError
+        Unknown method, variant or option.
+    """
+    if ":" in recipe.method:
+        from fairbench.models.building import users_attribute
+
+        cls = users_attribute(recipe.method, "--method")
+    else:
+        cls = METHODS[recipe.method]
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        raise RecipeError(f"--method {recipe.method}: it is not a subclass of fairbench.training.Method.")
+    return cls.configured(recipe.options, recipe.variant)
+
+
+class _Fit:
+    def __init__(
+        self,
+        recipe: Recipe,
+        dataset: Dataset,
+        out: Path,
+        module: nn.Module,
+        hardware: Hardware,
+        *,
+        time_budget: float | None,
+        report: Report | None,
+    ) -> None:
+        from lightning.fabric import Fabric
+        from lightning.fabric.strategies import DDPStrategy
+
+        self.recipe, self.out, self.report = recipe, out, report or (lambda _row: None)
+        distributed = hardware.devices not in (1, "1") or hardware.nodes > 1
+        self.fabric = Fabric(
+            accelerator=hardware.accelerator,
+            devices=hardware.devices,
+            num_nodes=hardware.nodes,
+            strategy=DDPStrategy(broadcast_buffers=False) if distributed else "auto",
+            precision="bf16-mixed" if recipe.precision == "bf16" else "32-true",
+        )
+        self.fabric.launch()
+        keep_freed_memory()
+        self.module = module
+        self.classes = dataset.classes
+        training, held = split_validation(dataset, recipe.validation_per_class)
+        self.data = TrainingData.of(training, self.fabric.device)
+        self.held = None if held is None else TrainingData.of(held, self.fabric.device)
+        self.held_index = np.empty(0, dtype=np.int64) if held is None else held.index
+        self.method = build_method(recipe)
+        self.generator = torch.Generator()
+        self.budget = time_budget
+        self.history: list[dict[str, Any]] = []
+        self.average: dict[str, Tensor] | None = None
+        self.best: tuple[float, dict[str, Tensor]] | None = None
+        optimizer = make_optimizer(module, recipe.optimizer)
+        compiled: Any = torch.compile(module) if hardware.compile else module
+        self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
+        self.folded = Folded(module)
+        context = Context(
+            num_classes=dataset.num_classes,
+            device=self.fabric.device,
+            generator=self.generator,
+            attack_copy=lambda _model: self._attack_copy(),
+            rank=self.fabric.global_rank,
+            world=self.fabric.world_size,
+        )
+        self.method.setup(context)
+
+    def run(self) -> nn.Module:
+        """Train to the end and leave the chosen weights in the module."""
+        self._claim_folder()
+        first_epoch, spent = self._resume()
+        steps = len(self.data) // self.recipe.batch_size
+        self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
+        if first_epoch == 0:
+            self._seed(-1)
+            self.method.begin(self._validate_once())
+        epoch = first_epoch
+        while not self.clock.over(epoch):
+            self._epoch(epoch)
+            epoch += 1
+        self.module.load_state_dict(self._chosen())
+        return self.module
+
+    def _epoch(self, epoch: int) -> None:
+        self._seed(epoch)
+        self.method.start_epoch(epoch, self.clock.progress(epoch, 0))
+        self.model.train()
+        total, count, rate = 0.0, 0, 0.0
+        parts = self.data.batches(
+            self.recipe.batch_size,
+            Augmentation(self.recipe.augmentation.crop, self.recipe.augmentation.flip),
+            self.generator,
+            rank=self.fabric.global_rank,
+            world=self.fabric.world_size,
+        )
+        for step, (x, y) in enumerate(parts):
+            progress = self.clock.progress(epoch, step)
+            if self.budget is not None and progress >= 1:
+                break
+            rate = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
+            total += self._step(x, y, rate, where=f"epoch {epoch}, step {step}")
+            count += 1
+            self.report({"epoch": epoch, "progress": progress, "loss": total / count})
+        validate = self._validate_once()
+        self.method.end_epoch(validate)
+        decay = self.method.average_decay(validate)
+        if decay is not None:
+            self._enter_average(decay)
+        self._record(epoch, total / max(count, 1), rate, validate)
+        self._save(epoch + 1)
+
+    def _step(self, x: Tensor, y: Tensor, rate: float, where: str) -> float:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.method.loss(self.model, x, y)
+        reduced: Any = self.fabric.all_reduce(loss.detach(), reduce_op="mean")
+        value = float(reduced)
+        if not math.isfinite(value):
+            raise RecipeError(
+                f"the loss is {value} at {where}: lower optimizer.lr (now up to {self.recipe.optimizer.lr:g}), or use "
+                f"precision 32; the last whole epoch is in {self.out}."
+            )
+        self.fabric.backward(loss)
+        self.optimizer.step()
+        if self.recipe.ema is not None:
+            self._enter_average(self.recipe.ema)
+        return value
+
+    def _enter_average(self, decay: float) -> None:
+        """Let the weights and statistics as they are now enter their exponential moving average."""
+        state = self.module.state_dict()
+        if self.average is None:
+            self.average = {k: v.detach().clone() for k, v in state.items()}
+        for key, value in state.items():
+            if value.is_floating_point():
+                self.average[key].lerp_(value, 1 - decay)
+            else:
+                self.average[key].copy_(value)
+
+    def _attack_copy(self) -> nn.Module:
+        self.folded.refresh()
+        return self.folded.module
+
+    def _validate_once(self) -> Callable[[], ClassErrors]:
+        """Return a function that validates when first called and then remembers."""
+        found: list[ClassErrors] = []
+
+        def validate() -> ClassErrors:
+            if not found:
+                found.append(self._validate())
+            return found[0]
+
+        return validate
+
+    def _validate(self) -> ClassErrors:
+        if self.held is None:
+            raise RecipeError("this recipe needs held-out training images: set validation_per_class above 0.")
+        now = {k: v.detach().clone() for k, v in self.module.state_dict().items()}
+        if self.average is not None:
+            self.module.load_state_dict(self.average)
+        try:
+            return class_errors(
+                self._attack_copy(), self.held, self.held_index, len(self.classes), self.recipe.validation_epsilon
+            )
+        finally:
+            self.module.load_state_dict(now)
+
+    def _record(self, epoch: int, loss: float, rate: float, validate: Callable[[], ClassErrors]) -> None:
+        row: dict[str, Any] = dict.fromkeys(_COLUMNS)
+        row |= {"epoch": epoch, "seconds": round(self.clock.seconds, 3), "lr": rate, "loss": loss}
+        if self.held is not None:
+            errors = validate()
+            for name, values, average in (("std", errors.std, errors.avg_std), ("rob", errors.rob, errors.avg_rob)):
+                worst = int(np.nanargmax(values.numpy()))
+                row |= {f"avg_{name}": 100 * average, f"worst_{name}": 100 * float(values[worst])}
+                row[f"worst_{name}_class"] = self.classes[worst]
+            self._remember_best(row)
+        self.history.append(row)
+        self.report(row)
+
+    def _remember_best(self, row: dict[str, Any]) -> None:
+        if self.recipe.select == "last":
+            return
+        value = float(row[self.recipe.select])
+        if self.best is None or value < self.best[0]:
+            self.best = value, {k: v.detach().cpu().clone() for k, v in self._weights().items()}
+
+    def _weights(self) -> dict[str, Tensor]:
+        return self.module.state_dict() if self.average is None else self.average
+
+    def _chosen(self) -> dict[str, Tensor]:
+        return self.best[1] if self.best is not None else self._weights()
+
+    def _seed(self, epoch: int) -> None:
+        """Seed all that an epoch draws; layers with dropout draw from torch's own generators."""
+        self.generator.manual_seed((self.recipe.seed << 20) + epoch + 1)
+        torch.manual_seed((self.recipe.seed << 20) + epoch + 1)
+
+    def _identity(self) -> dict[str, Any]:
+        return self.recipe.model_dump(mode="json") | {"time_budget": self.budget}
+
+    def _claim_folder(self) -> None:
+        """Make the folder this run's own, or find that it is."""
+        make_folder(self.out)
+        path = self.out / RECIPE
+        if path.exists():
+            try:
+                held = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise RecipeError(f"{path} cannot be read ({error}); choose another --out.") from error
+            if held != self._identity():
+                differs = sorted(k for k in {*held, *self._identity()} if held.get(k) != self._identity().get(k))
+                raise RecipeError(
+                    f"{self.out} holds another run (it differs in {', '.join(differs)}); nothing was overwritten. "
+                    "Choose another --out."
+                )
+        elif any(p.name[0] != "." for p in self.out.iterdir()):
+            raise RecipeError(f"{self.out} is not empty and holds no run; choose another --out.")
+        elif self.fabric.is_global_zero:
+            write_json(self._identity(), path)
+
+    def _save(self, next_epoch: int) -> None:
+        """Write the state and the history, each whole or not at all; only the first process does."""
+        if self.fabric.is_global_zero:
+            state = {
+                "epoch": next_epoch,
+                "seconds": self.clock.seconds,
+                "module": self.module.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "method": self.method.state(),
+                "average": self.average,
+                "best": self.best,
+                "history": json.dumps(self.history),
+            }
+            with replacing(self.out / STATE) as temporary:
+                torch.save(state, temporary)
+            with replacing(self.out / HISTORY) as temporary:
+                temporary.write_text(history_text(self.history), encoding="utf-8")
+        self.fabric.barrier()
+
+    def _resume(self) -> tuple[int, float]:
+        """Load the last whole state; return the epoch that comes next and the seconds spent."""
+        path = self.out / STATE
+        if not path.exists():
+            return 0, 0.0
+        try:
+            state = torch.load(path, map_location=self.fabric.device, weights_only=True)
+        except Exception as error:
+            raise RecipeError(f"{path} cannot be read ({error}); remove it to start the run again.") from error
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.method.load_state(state["method"])
+        self.average, self.best = state["average"], state["best"]
+        self.history = json.loads(state["history"])
+        return int(state["epoch"]), float(state["seconds"])
+
+
+def make_optimizer(module: nn.Module, recipe: OptimizerRecipe) -> torch.optim.Optimizer:
+    """Build the optimizer of a recipe."""
+    if recipe.name == "adam":
+        return torch.optim.Adam(module.parameters(), recipe.lr, weight_decay=recipe.weight_decay)
+    return torch.optim.SGD(module.parameters(), recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+
+
+def read_history(out: Path) -> list[dict[str, str]]:
+    """Return the rows of a run's history.csv; empty where there is none."""
+    path = out / HISTORY
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))) if path.exists() else []
+
+
+def history_text(history: list[dict[str, Any]]) -> str:
+    """Return the history as CSV."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    return stream.getvalue()

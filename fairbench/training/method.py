@@ -1,0 +1,231 @@
+"""What a training method is: an inner maximisation, a loss, and what it learns at the end of an epoch.
+
+A method is a dataclass. Its fields are its hyper-parameters, with the paper's values as defaults and the source of each
+beside it; :meth:`Method.loss` is the outer loss on one batch. ``docs/write_a_method.md`` builds one from nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from fairbench.attacks.pgd import PGDResult, pgd
+from fairbench.errors import RecipeError
+from fairbench.registry import Registry, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HOME = "fairbench.training.methods"
+METHODS = Registry(
+    "method",
+    RecipeError,
+    {
+        "standard": f"{_HOME}.standard:Standard",
+        "pgd_at": f"{_HOME}.pgd_at:PGDAT",
+        "trades": f"{_HOME}.trades:Trades",
+        "frl": f"{_HOME}.frl:FRL",
+        "bat": f"{_HOME}.bat:BAT",
+        "fat": f"{_HOME}.fat:FAT",
+        "gairat": f"{_HOME}.gairat:GAIRAT",
+        "refrl_at": f"{_HOME}.refrl_at:RefrlAT",
+        "refrl_reweight": f"{_HOME}.refrl_reweight:RefrlReweight",
+        "refrl_remargin": f"{_HOME}.refrl_remargin:RefrlRemargin",
+        "cfa": f"{_HOME}.cfa:CFA",
+        "dafa": f"{_HOME}.dafa:DAFA",
+        "wat": f"{_HOME}.wat:WAT",
+    },
+)
+"""Method name to its :class:`Method` subclass; ``package.module:Class`` names one's own."""
+
+
+@dataclass(frozen=True)
+class ClassErrors:
+    """Errors of the model on the held-out training images, as fractions.
+
+    ``std``, ``rob`` and ``bndy`` are (K,) float64 per class, NaN for a class without an example; ``avg_std``,
+    ``avg_rob`` and ``avg_bndy`` are over all examples. ``changed`` and ``avg_changed`` count the examples whose
+    prediction the attack changes, right or wrong; ``rob_loss`` is the mean cross-entropy under attack, per class.
+    """
+
+    std: Tensor
+    rob: Tensor
+    changed: Tensor
+    rob_loss: Tensor
+    avg_std: float
+    avg_rob: float
+    avg_changed: float
+
+    @property
+    def bndy(self) -> Tensor:
+        """Boundary error per class."""
+        return self.rob - self.std
+
+    @property
+    def avg_bndy(self) -> float:
+        """Boundary error over all examples."""
+        return self.avg_rob - self.avg_std
+
+
+Validate = Callable[[], ClassErrors]
+"""Attacks the validation images with PGD-20 and returns their errors; computed when first called in an epoch."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a method may know of the run it is part of."""
+
+    num_classes: int
+    device: torch.device
+    generator: torch.Generator
+    """On the CPU; seeded anew for each epoch from the run's seed, so that a resumed run draws the same."""
+    attack_copy: Callable[[nn.Module], nn.Module]
+    """Returns the model as an attack wants it: eval, frozen, batch norm folded, weights as they are now."""
+    rank: int = 0
+    world: int = 1
+    """Which process this is, of how many; each has an equal part of the global batch."""
+
+
+def option(default: Any, source: str) -> Any:
+    """Declare a hyper-parameter: its default, and where the value is from."""
+    return field(default=default, metadata={"source": source})
+
+
+@dataclass
+class Method:
+    """Base of every method.
+
+    A subclass declares hyper-parameters with :func:`option` and defines :meth:`loss`. State that changes while training
+    (class weights, say) is made in :meth:`setup` and named in ``state_fields``, so that a resumed run has it.
+    """
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    """Paper and equation."""
+    needs_start: ClassVar[bool] = False
+    """Whether it starts from a trained model (``--from``)."""
+    state_fields: ClassVar[tuple[str, ...]] = ()
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named sets of hyper-parameters that differ from the defaults."""
+
+    def setup(self, context: Context) -> None:
+        """Get ready for a run; called once, before a resumed state is loaded."""
+        self.context = context
+        self.epoch = 0
+        self.progress = 0.0
+
+    def begin(self, validate: Validate) -> None:
+        """Adapt before the first epoch; not called again when a run is resumed. Default: nothing."""
+
+    def start_epoch(self, epoch: int, progress: float) -> None:
+        """Be told the number of the epoch that begins, from 0, and how much of the training is done, 0 to 1.
+
+        Papers name epochs of schedules of theirs; what a method does at one of them it does at that share of the run.
+        """
+        self.epoch, self.progress = epoch, progress
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """Return the scalar loss of a batch.
+
+        Parameters
+        ----------
+        model
+            In ``train()`` mode.
+        x, y
+            (B, C, H, W) float32 in [0, 1], augmented, and (B,) int64.
+        """
+        raise NotImplementedError
+
+    def end_epoch(self, validate: Validate) -> None:
+        """Adapt after an epoch; ``validate`` gives errors on held-out training images. Default: nothing."""
+
+    def average_decay(self, validate: Validate) -> float | None:
+        """Return the decay with which this epoch's weights enter a running average, or None to leave them out.
+
+        Asked after :meth:`end_epoch`; the average, where there is one, is the result of the training.
+        """
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        return {name: getattr(self, name) for name in self.state_fields}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+        for name in self.state_fields:
+            setattr(self, name, state[name])
+
+    def attack(self, model: nn.Module, x: Tensor, y: Tensor, **options: Any) -> PGDResult:
+        """Run the inner maximisation (:func:`~fairbench.attacks.pgd.pgd`) on the model as it is now, in eval mode."""
+        init = options.get("init", "uniform")
+        if init != "none":
+            options["noise"] = self.noise(x, gaussian=init == "gaussian")
+        return pgd(self.context.attack_copy(model), x, y, **options)
+
+    def noise(self, x: Tensor, *, gaussian: bool = False) -> Tensor:
+        """Draw uniform noise in [-1, 1), or standard normal, of the shape of ``x`` from the run's generator.
+
+        Every process draws for the global batch and keeps its part, so their number changes no example's noise.
+        """
+        draw = torch.randn if gaussian else torch.rand
+        shape = (len(x) * self.context.world, *x.shape[1:])
+        start = len(x) * self.context.rank
+        drawn = draw(shape, generator=self.context.generator)[start : start + len(x)].to(x.device)
+        return drawn if gaussian else drawn * 2 - 1
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        """Return the hyper-parameters and their defaults."""
+        return {f.name: f.default for f in fields(cls) if f.init}
+
+    @classmethod
+    def configured(cls, options: Mapping[str, Any], variant: str | None = None) -> "Method":
+        """Build the method with some hyper-parameters set.
+
+        Raises
+        ------
+        RecipeError
+            An unknown key or variant (the valid ones are named), or a value of another type.
+        """
+        if variant is not None and variant not in cls.variants:
+            known = list(cls.variants)
+            raise RecipeError(f"method {cls.name} has no variant '{variant}'.{suggest(variant, known)}")
+        chosen = {**(cls.variants[variant] if variant else {}), **options}
+        known_options = cls.options()
+        for key, value in chosen.items():
+            if key not in known_options:
+                valid = ", ".join(known_options) or "none"
+                raise RecipeError(f"method {cls.name} has no option '{key}'; it has {valid}.")
+            chosen[key] = _typed(cls.name, key, value, known_options[key])
+        return cls(**chosen)
+
+
+def _typed(method: str, key: str, value: Any, default: Any) -> Any:
+    """Bring a value (text from the command line included) to the type of the default."""
+    kind = type(default)
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        if kind is float:
+            from fractions import Fraction
+
+            return float(Fraction(str(value).replace(" ", "")))
+        if kind is int:
+            return int(str(value))
+        return kind(value)
+    except (ValueError, KeyError, ZeroDivisionError):
+        raise RecipeError(f"method {method}: {key} is a {kind.__name__} (default {default}), not '{value}'.") from None
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> "Iterator[nn.Module]":
+    """Put a model into ``eval()`` mode for a while."""
+    training = model.training
+    model.eval()
+    try:
+        yield model
+    finally:
+        model.train(training)

@@ -1,0 +1,1 @@
+"""The methods, a page each."""

@@ -1,0 +1,28 @@
+"""Adversarial training as in ``refrl2022``, Section 3.4: each batch half clean, half attacked."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairbench.training.method import Method, option
+
+
+@dataclass
+class RefrlAT(Method):
+    """``CE`` on a batch whose first half is attacked by PGD (the batch is shuffled, so any half will do)."""
+
+    name: ClassVar[str] = "refrl_at"
+    source: ClassVar[str] = "refrl2022, Section 3.4, Experiment 1"
+
+    epsilon: float = option(8 / 255, "refrl2022, Section 3.3")
+    step: float = option(2 / 255, "the public notebooks")
+    steps: int = option(20, "the public notebooks")
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """Return the mean cross-entropy of the mixed batch."""
+        half = len(x) // 2
+        found = self.attack(model, x[:half], y[:half], epsilon=self.epsilon, step=self.step, steps=self.steps)
+        return F.cross_entropy(model(torch.cat([found.last, x[half:]])), y)

@@ -1,0 +1,146 @@
+"""A recipe: everything that determines a training, as plain data in one YAML file of ``model_zoo/recipes``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fairbench.errors import RecipeError
+from fairbench.files import data_folder
+from fairbench.registry import suggest
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OptimizerRecipe(_Plain):
+    """SGD with momentum, or Adam."""
+
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: Annotated[float, Field(gt=0)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[float, Field(ge=0)] = 5e-4
+
+
+class ScheduleRecipe(_Plain):
+    """Learning-rate schedule; milestones and warm-up are shares of the training."""
+
+    name: Literal["constant", "piecewise", "cosine", "one_cycle"] = "one_cycle"
+    epochs: Annotated[int, Field(ge=1)] = 15
+    milestones: tuple[float, ...] = ()
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.3
+
+
+class AugmentationRecipe(_Plain):
+    """Random crop after padding by ``crop`` pixels; random horizontal flip."""
+
+    crop: Annotated[int, Field(ge=0, le=64)] = 0
+    flip: bool = False
+
+
+class Recipe(_Plain):
+    """One training. Unknown keys are refused.
+
+    ``start`` names the model it starts from. ``select`` says which epoch's weights are the result: the last's, or those
+    of the least average or worst-class robust error on the held-out training images (``validation_per_class`` of each
+    class, never the test split). ``tuned`` says what was chosen by looking at them.
+    """
+
+    name: str = "custom"
+    title: str = ""
+    method: str
+    variant: str | None = None
+    options: dict[str, Any] = {}
+    architecture: str
+    dataset: str
+    start: str | None = None
+    optimizer: OptimizerRecipe = OptimizerRecipe()
+    schedule: ScheduleRecipe = ScheduleRecipe()
+    batch_size: Annotated[int, Field(ge=1)] = 128
+    augmentation: AugmentationRecipe = AugmentationRecipe()
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    validation_per_class: Annotated[int, Field(ge=0)] = 300
+    validation_epsilon: Annotated[float, Field(gt=0, le=1)] = 8 / 255
+    select: Literal["last", "avg_rob", "worst_rob"] = "last"
+    precision: Literal["32", "bf16"] = "32"
+    drop_classes: tuple[int, ...] = ()
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    tuned: str = "nothing"
+
+    def changed(self, settings: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with keys set: its own (``batch_size``, ``schedule.epochs``) or the method's (``beta``).
+
+        Raises
+        ------
+        RecipeError
+            An unknown key (the valid ones are named), or a bad value.
+        """
+        from fairbench.training.method import METHODS
+
+        data = self.model_dump(mode="json")
+        for key, value in settings.items():
+            section, _, leaf = key.rpartition(".")
+            inner = data.get(section)
+            target = data if not section else inner if isinstance(inner, dict) else {}
+            if leaf in target and not isinstance(target[leaf], dict):
+                target[leaf] = _read(value)
+            elif "." not in key and (":" in self.method or key in METHODS[self.method].options()):
+                data["options"][key] = value
+            else:
+                raise RecipeError(f"recipe {self.name}: no key '{key}'.{suggest(key, _keys(data, self.method))}")
+        return parse_recipe(data, self.name)
+
+
+def _read(value: Any) -> Any:
+    return yaml.safe_load(value) if isinstance(value, str) else value
+
+
+def _keys(data: Mapping[str, Any], method: str) -> list[str]:
+    """Return every key that can be set."""
+    from fairbench.training.method import METHODS
+
+    own = [k for k, v in data.items() if not isinstance(v, dict)]
+    nested = [f"{k}.{leaf}" for k, v in data.items() if isinstance(v, dict) and k != "options" for leaf in v]
+    return [*own, *nested, *([] if ":" in method else METHODS[method].options())]
+
+
+def parse_recipe(data: Any, source: str) -> Recipe:
+    """Check plain data against the schema.
+
+    Raises
+    ------
+    RecipeError
+        It is not a recipe; the first fault is named.
+    """
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "recipe"
+        raise RecipeError(f"recipe {source}: {where}: {first['msg']}.") from error
+
+
+def recipe_names() -> list[str]:
+    """Return the names of the shipped recipes, sorted."""
+    return sorted(path.stem for path in (data_folder("model_zoo") / "recipes").glob("*.yaml"))
+
+
+def load_recipe(name: str) -> Recipe:
+    """Read a shipped recipe by name, or a YAML file by path.
+
+    Raises
+    ------
+    RecipeError
+        No such recipe (the nearest is suggested), or it does not fit the schema.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else data_folder("model_zoo") / "recipes" / f"{name}.yaml"
+    if not path.is_file():
+        raise RecipeError(f"unknown recipe '{name}'.{suggest(name, recipe_names())}")
+    try:
+        return parse_recipe(yaml.safe_load(path.read_text(encoding="utf-8")), name)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"recipe {path}: not readable YAML ({error}).") from error

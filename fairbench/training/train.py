@@ -1,0 +1,158 @@
+"""``train``: from a recipe to a folder that is a model.
+
+A finished run's folder holds ``model.safetensors`` and ``card.yaml``, so that ``fairbench evaluate --model FOLDER``
+works, and ``history.csv``. The card says what really happened: recipe, data, epochs, seconds, hardware, seed, code
+revision.
+"""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import nn
+
+from fairbench import __version__, provenance
+from fairbench.datasets import Dataset, load_dataset
+from fairbench.errors import RecipeError
+from fairbench.files import replacing
+from fairbench.models.architectures import ARCHITECTURES, Architecture
+from fairbench.models.base import Model
+from fairbench.models.building import accepted
+from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE
+from fairbench.models.loading import load_model
+from fairbench.training.data import without_classes
+from fairbench.training.fit import Hardware, Report, build_method, fit, read_history
+from fairbench.training.method import Method
+from fairbench.training.recipe import Recipe
+
+
+def train(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    dataset: Dataset | None = None,
+    data_dir: str | Path | None = None,
+    hardware: Hardware | None = None,
+    time_budget: float | None = None,
+    report: Report | None = None,
+) -> Model:
+    """Train by a recipe and return the model; ``out`` becomes a model folder.
+
+    Parameters
+    ----------
+    recipe
+        What to do.
+    out
+        The run's folder; a run of the same recipe in it goes on where it stopped.
+    dataset
+        Training images; default: the training split of the recipe's dataset, from ``data_dir``.
+    time_budget
+        Seconds; the schedule follows the clock.
+
+    Raises
+    ------
+    FairbenchError
+        With what is wrong, where, and what to try.
+    """
+    method = build_method(recipe)
+    data = dataset if dataset is not None else load_dataset(recipe.dataset, "train", data_dir=data_dir)
+    data = without_classes(data, recipe.drop_classes) if recipe.drop_classes else data
+    architecture = _architecture(recipe.architecture)
+    if architecture.input_size is not None:
+        data = data.resized(*architecture.input_size)
+    module = _initial(recipe, method, architecture, data)
+    fit(recipe, data, out, module=module, hardware=hardware, time_budget=time_budget, report=report)
+    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank() != 0:
+        return Model(module, recipe.name, recipe.architecture, architecture.input_size, recipe.dataset)
+    _finish(recipe, method, module, data, out=Path(out), time_budget=time_budget)
+    return load_model(out)
+
+
+def _architecture(name: str) -> Architecture:
+    return ARCHITECTURES[name]
+
+
+def _initial(recipe: Recipe, method: Method, architecture: Architecture, data: Dataset) -> nn.Module:
+    """Build the network: initialised by the seed, or with the weights of the model the recipe starts from."""
+    torch.manual_seed(recipe.seed)
+    module = architecture.build(**accepted(architecture.build, data.num_classes, data.shape))
+    if recipe.start is None:
+        if method.needs_start:
+            raise RecipeError(f"method {method.name} starts from a trained model: name one with --from.")
+        return module
+    start = load_model(recipe.start)
+    try:
+        module.load_state_dict(start.module.state_dict())
+    except RuntimeError as error:
+        raise RecipeError(
+            f"--from {recipe.start}: it is a {start.architecture}, and its weights do not fit {recipe.architecture} "
+            f"with {data.num_classes} classes."
+        ) from error
+    return module
+
+
+def _finish(
+    recipe: Recipe, method: Method, module: nn.Module, data: Dataset, *, out: Path, time_budget: float | None
+) -> None:
+    """Write weights and card, each whole or not at all."""
+    from safetensors.torch import save_file
+
+    state = {k: v.detach().cpu().contiguous() for k, v in module.state_dict().items()}
+    with replacing(out / WEIGHTS_FILE) as temporary:
+        save_file(state, temporary)
+    history = read_history(out)
+    epsilon = float(getattr(method, "epsilon", 0.0))
+    card = {
+        "name": recipe.name,
+        "title": recipe.title or f"{recipe.architecture}, {recipe.method}",
+        "architecture": recipe.architecture,
+        "dataset": recipe.dataset,
+        "num_classes": data.num_classes,
+        "in_channels": data.shape[0],
+        "method": recipe.method,
+        "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
+        "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
+        "training": _training_facts(recipe, data, history, time_budget),
+        "provenance": f"trained by fairbench {__version__} with the recipe below",
+        "licence": "MIT",
+    }
+    with replacing(out / CARD_FILE) as temporary:
+        temporary.write_text(yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+
+
+def _training_facts(
+    recipe: Recipe, data: Dataset, history: list[dict[str, str]], time_budget: float | None
+) -> dict[str, Any]:
+    """Say what really happened."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "training_images": len(data),
+        "data_sha256": data.sha256,
+        "epochs": len(history),
+        "seconds": round(float(history[-1]["seconds"]), 1) if history else 0.0,
+        "time_budget": time_budget,
+        "hardware": provenance.hardware(device),
+        "versions": provenance.versions(),
+        "git_revision": _revision(),
+    }
+
+
+def _revision() -> str | None:
+    """Return the commit of the source tree this package lies in, marked where it has changes; None if installed."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None

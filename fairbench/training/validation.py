@@ -1,0 +1,58 @@
+"""Class-wise errors on held-out training images: what methods adapt to and checkpoints are chosen by."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fairbench.attacks.pgd import pgd
+from fairbench.randomness import uniform_noise
+from fairbench.training.data import TrainingData
+from fairbench.training.method import ClassErrors
+
+_STEPS = 20
+_STEP = 2 / 255
+_BATCH = 500
+
+
+def class_errors(
+    module: nn.Module, data: TrainingData, index: np.ndarray, num_classes: int, epsilon: float
+) -> ClassErrors:
+    """Attack the held-out images with PGD-20 and return the errors of each class, as fractions.
+
+    Parameters
+    ----------
+    module
+        In ``eval()`` mode, on the device of ``data``.
+    index
+        (N,) positions in the training set; the random starts depend on them alone.
+    """
+    step = min(_STEP, epsilon / 4)
+    seen: dict[str, list[torch.Tensor]] = {"std": [], "rob": [], "changed": [], "loss": []}
+    for start in range(0, len(data), _BATCH):
+        rows = torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device)
+        x, y = data.batch(rows)
+        noise = torch.from_numpy(uniform_noise(0, index[rows.cpu().numpy()], tuple(x.shape[1:]))).to(x)
+        found = pgd(module, x, y, epsilon=epsilon, step=step, steps=_STEPS, noise=noise).last
+        with torch.no_grad():
+            clean, logits = module(x).argmax(1), module(found)
+        seen["std"].append(clean != y)
+        seen["rob"].append(logits.argmax(1) != y)
+        seen["changed"].append(logits.argmax(1) != clean)
+        seen["loss"].append(F.cross_entropy(logits, y, reduction="none"))
+    values = {name: torch.cat(parts).cpu().double() for name, parts in seen.items()}
+    labels = data.labels.cpu()
+    counts = torch.bincount(labels, minlength=num_classes).double()
+    by_class = {  # 0 / 0 is NaN
+        name: torch.zeros(num_classes, dtype=torch.float64).index_add_(0, labels, value) / counts
+        for name, value in values.items()
+    }
+    return ClassErrors(
+        std=by_class["std"],
+        rob=by_class["rob"],
+        changed=by_class["changed"],
+        rob_loss=by_class["loss"],
+        avg_std=float(values["std"].mean()),
+        avg_rob=float(values["rob"].mean()),
+        avg_changed=float(values["changed"].mean()),
+    )

@@ -1,0 +1,285 @@
+"""The loop on real digits: it learns, it resumes to the same weights, it never loses what it had."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
+from fairbench.errors import FairbenchError, OutcomesError, RecipeError
+from fairbench.training import Recipe, train
+from fairbench.training.fit import read_history
+from fairbench.training.method import METHODS
+
+
+def recipe(method="pgd_at", **changes) -> Recipe:
+    data = {
+        "name": "test",
+        "method": method,
+        "architecture": "small_cnn",
+        "dataset": "digits",
+        "optimizer": {"name": "adam", "lr": 0.005, "weight_decay": 0.0},
+        "schedule": {"name": "cosine", "epochs": 3},
+        "batch_size": 100,
+        "validation_per_class": 20,
+        "seed": 1,
+    }
+    return Recipe.model_validate(data | changes)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A trained model for the methods that start from one."""
+    out = tmp_path_factory.mktemp("start") / "run"
+    train(recipe("standard", schedule={"name": "cosine", "epochs": 4}), out)
+    return out
+
+
+def weights(out):
+    return load_file(out / "model.safetensors")
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
+
+
+FAST = {"steps": 2}
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_trains_on_digits_and_lowers_its_own_loss(name, start, tmp_path):
+    options = {} if name == "standard" else FAST
+    needs = {"start": str(start), "optimizer": {"name": "adam", "lr": 0.001, "weight_decay": 0.0}}
+    chosen = recipe(name, options=options, **(needs if METHODS[name].needs_start else {}))
+    train(chosen, tmp_path / "run")
+    losses = [float(row["loss"]) for row in read_history(tmp_path / "run")]
+    assert len(losses) == 3
+    assert losses[-1] < losses[0]
+    row = read_history(tmp_path / "run")[-1]
+    assert 0 <= float(row["avg_std"]) < 60
+    assert row["worst_rob_class"] in "0123456789"
+
+
+def test_a_finished_run_is_a_model_and_its_card_says_what_happened(start, tmp_path):
+    model = load_model(start)
+    assert (model.architecture, model.dataset, model.name) == ("small_cnn", "digits", "test")
+    digits = load_dataset("digits")
+    found = summarize(evaluate(model, digits, Protocol.named("standard", steps=2), runs=tmp_path)).attacks["pgd2"]
+    assert found.avg_std < 15
+    card = yaml.safe_load((start / "card.yaml").read_text())
+    training = card["training"]
+    assert training["epochs"] == 4
+    assert training["recipe"]["schedule"]["epochs"] == 4
+    assert training["seconds"] > 0
+    assert training["training_images"] == 1437
+    assert training["hardware"]["device"] in ("cpu", "cuda")
+
+
+def test_adversarial_training_buys_robustness(start, tmp_path):
+    train(
+        recipe(schedule={"name": "cosine", "epochs": 6}, options={"epsilon": 0.2, "step": 0.05, "steps": 5}),
+        tmp_path / "r",
+    )
+    protocol = Protocol.named("standard", epsilon=0.2, step=0.05, steps=10)
+    robust = {}
+    for name, out in (("standard", start), ("pgd_at", tmp_path / "r")):
+        outcomes = evaluate(load_model(out), load_dataset("digits"), protocol, runs=tmp_path)
+        robust[name] = summarize(outcomes).attacks["pgd10"].avg_rob
+    assert robust["pgd_at"] < robust["standard"] - 10
+
+
+class Stop(Exception):
+    """Raised by a report to play a crash."""
+
+
+def crash_after(epoch):
+    def report(row):
+        if "progress" in row and row["epoch"] > epoch:
+            raise Stop
+
+    return report
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"ema": 0.9, "select": "worst_rob", "augmentation": {"crop": 1, "flip": True}}]
+)
+@pytest.mark.parametrize("name", ["pgd_at", "bat", "wat", "cfa"])
+def test_a_run_that_was_interrupted_ends_with_the_same_weights(name, changes, tmp_path):
+    chosen = recipe(name, options=FAST, **changes)
+    train(chosen, tmp_path / "whole")
+    with pytest.raises(Stop):
+        train(chosen, tmp_path / "cut", report=crash_after(0))
+    train(chosen, tmp_path / "cut")
+    assert same(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+    drop = [{k: v for k, v in row.items() if k != "seconds"} for row in read_history(tmp_path / "cut")]
+    assert drop == [{k: v for k, v in row.items() if k != "seconds"} for row in read_history(tmp_path / "whole")]
+
+
+def test_a_finished_run_asked_again_changes_nothing(start):
+    before = (start / "model.safetensors").read_bytes()
+    train(recipe("standard", schedule={"name": "cosine", "epochs": 4}), start)
+    assert (start / "model.safetensors").read_bytes() == before
+
+
+SCRIPT = textwrap.dedent("""
+    import sys
+    from fairbench.training import Recipe, train
+    import json
+    chosen = Recipe.model_validate(json.loads(sys.argv[1]))
+    def report(row):
+        if "progress" not in row:
+            print("epoch", flush=True)
+    train(chosen, sys.argv[2], report=report)
+""")
+
+
+def test_kill_9_and_run_again_ends_with_the_same_weights(tmp_path):
+    chosen = recipe(schedule={"name": "cosine", "epochs": 6}, options={"steps": 3})
+    arguments = [sys.executable, "-c", SCRIPT, chosen.model_dump_json(), str(tmp_path / "killed")]
+    victim = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    victim.stdout.readline()
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    train(chosen, tmp_path / "killed")
+    train(chosen, tmp_path / "whole")
+    assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
+
+
+def test_a_time_budget_ends_the_run_on_the_clock(tmp_path):
+    chosen = recipe("standard", schedule={"name": "one_cycle", "epochs": 1000})
+    began = time.monotonic()
+    train(chosen, tmp_path / "run", time_budget=4.0)
+    assert time.monotonic() - began < 20
+    history = read_history(tmp_path / "run")
+    assert 1 <= len(history) < 1000
+    assert float(history[-1]["lr"]) < 0.001, "the schedule came down with the clock"
+    assert yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())["training"]["time_budget"] == 4.0
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path):
+    chosen = recipe("standard", optimizer={"name": "sgd", "lr": 1e9, "momentum": 0.9})
+    with pytest.raises(RecipeError, match=r"loss is (nan|inf) at epoch \d+, step \d+: lower optimizer\.lr"):
+        train(chosen, tmp_path / "run")
+
+
+def test_a_folder_of_another_run_is_left_alone(start):
+    before = {p.name: p.read_bytes() for p in start.iterdir()}
+    with pytest.raises(RecipeError, match=r"another run .*seed"):
+        train(recipe("standard", schedule={"name": "cosine", "epochs": 4}, seed=2), start)
+    assert {p.name: p.read_bytes() for p in start.iterdir()} == before
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(RecipeError, match="not empty"):
+        train(recipe(), tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_full_disk_leaves_the_last_whole_state(tmp_path, monkeypatch):
+    chosen = recipe("standard")
+    saved = torch.save
+    calls = []
+
+    def full(value, path):
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        saved(value, path)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OutcomesError, match="No space left"):
+        train(chosen, tmp_path / "run")
+    monkeypatch.undo()
+    assert torch.load(tmp_path / "run" / "state.pt", weights_only=True)["epoch"] == 1
+    train(chosen, tmp_path / "run")
+    train(chosen, tmp_path / "whole")
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "frl"}, "name one with --from"),
+        ({"method": "frl", "start": "natural_resnet18"}, "is a resnet18, and its weights do not fit small_cnn"),
+        ({"method": "pdg_at"}, "Did you mean 'pgd_at'"),
+        ({"batch_size": 5000}, "larger than the"),
+        ({"validation_per_class": 1000}, "leaves none of class"),
+        ({"method": "frl", "validation_per_class": 0, "start": "START"}, "needs held-out"),
+        ({"drop_classes": [10]}, r"classes are 0\.\.9"),
+        ({"drop_classes": list(range(9))}, "two at least"),
+    ],
+)
+def test_a_recipe_that_cannot_be_carried_out_is_one_clear_line(changes, message, start, tmp_path):
+    changes = {k: str(start) if v == "START" else v for k, v in changes.items()}
+    with pytest.raises(FairbenchError, match=message) as caught:
+        train(recipe(**changes), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_dropped_classes_are_gone_and_the_others_numbered_anew(tmp_path):
+    train(recipe("standard", drop_classes=(2, 3, 4, 5)), tmp_path / "run")
+    card = yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())
+    assert card["num_classes"] == 6
+    assert {row["worst_std_class"] for row in read_history(tmp_path / "run")} <= set("016789")
+
+
+def test_a_method_of_ones_own_trains(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        textwrap.dedent("""
+        from dataclasses import dataclass
+        import torch.nn.functional as F
+        from fairbench.training import Method, option
+
+        @dataclass
+        class Smooth(Method):
+            name = "smooth"
+            source = "mine"
+            smoothing: float = option(0.1, "mine")
+
+            def loss(self, model, x, y):
+                return F.cross_entropy(model(x), y, label_smoothing=self.smoothing)
+        """)
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    train(recipe("mine:Smooth", options={"smoothing": 0.2}), tmp_path / "run")
+    assert float(read_history(tmp_path / "run")[-1]["avg_std"]) < 60
+
+
+DISTRIBUTED = textwrap.dedent("""
+    import json, sys
+    from fairbench.training import Recipe, train
+    from fairbench.training.fit import Hardware
+    chosen = Recipe.model_validate(json.loads(sys.argv[1]))
+    train(chosen, sys.argv[2], hardware=Hardware("cpu", int(sys.argv[3])))
+""")
+
+
+@pytest.mark.parametrize("name", ["pgd_at", "bat"])
+def test_two_processes_give_the_same_loss_curve_as_one(name, tmp_path):
+    (tmp_path / "run.py").write_text(DISTRIBUTED)
+    chosen = recipe(name, options=FAST, schedule={"name": "cosine", "epochs": 2}).model_dump_json()
+    losses = {}
+    for processes in (1, 2):
+        out = tmp_path / f"out{processes}"
+        command = [sys.executable, str(tmp_path / "run.py"), chosen, str(out), str(processes)]
+        subprocess.run(
+            command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=300
+        )
+        losses[processes] = [float(row["loss"]) for row in read_history(out)]
+    assert losses[2] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_the_state_file_holds_no_code(start):
+    state = torch.load(start / "state.pt", weights_only=True)
+    assert json.loads(state["history"])[0]["epoch"] == 0
