@@ -20,11 +20,14 @@ class _Plain(BaseModel):
 
 
 class Weights(_Plain):
-    """Where weights are: a file under ``model_zoo/weights``, or one that an installed package ships."""
+    """Where weights are: a file beside the card or under ``model_zoo/weights``, or one that an installed package ships.
 
-    file: str | None = None
-    package: str | None = None
-    path: str | None = None
+    A card may come from anybody, so names are plain: none leaves its folder, and no package is imported to find a file.
+    """
+
+    file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")] | None = None
+    package: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    path: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")] | None = None
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     @model_validator(mode="after")

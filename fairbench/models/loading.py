@@ -112,10 +112,10 @@ def _is_path(text: str) -> bool:
 
 
 def _load_zoo(name: str, num_classes: int | None) -> Model:
-    return _load_card(load_card(name), data_folder("model_zoo") / "weights", num_classes)
+    return _load_card(load_card(name), None, num_classes)
 
 
-def _load_card(card: ModelCard, weights_folder: Path, num_classes: int | None) -> Model:
+def _load_card(card: ModelCard, weights_folder: Path | None, num_classes: int | None) -> Model:
     name = card.name
     path = weights_path(card, weights_folder)
     module, size = build(card.architecture, read_state(path), name, num_classes=card.num_classes, shape=None)
@@ -125,7 +125,7 @@ def _load_card(card: ModelCard, weights_folder: Path, num_classes: int | None) -
     return Model(module, name, card.architecture, size, card.dataset, card)
 
 
-def weights_path(card: ModelCard, folder: Path) -> Path:
+def weights_path(card: ModelCard, folder: Path | None = None) -> Path:
     """Return where a card's weights are on this machine, after checking their SHA-256.
 
     Raises
@@ -140,7 +140,7 @@ def weights_path(card: ModelCard, folder: Path) -> Path:
             raise ModelError(f"{card.name}: its weights come with the package {weights.package}; install it.")
         path = Path(spec.submodule_search_locations[0]) / str(weights.path)
     else:
-        path = folder / str(weights.file)
+        path = (folder or data_folder("model_zoo") / "weights") / str(weights.file)
     if not path.is_file():
         raise ModelError(f"{card.name}: its weights file {path} is missing; install again what ships it.")
     if sha256_file(path) != weights.sha256:
