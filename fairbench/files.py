@@ -67,6 +67,11 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+def user_path(text: str | Path) -> Path:
+    """Return a path with ``~`` expanded; where there is no such user it stays as it is."""
+    return Path(os.path.expanduser(text))
+
+
 def data_folder(name: str) -> Path:
     """Return a folder of data shipped with the package (``model_zoo``), installed or in a source tree."""
     inside = _PACKAGE / name
@@ -76,7 +81,7 @@ def data_folder(name: str) -> Path:
 def cache_folder(kind: str) -> Path:
     """Return the user's cache folder for ``kind`` ("runs", "data"); ``$FAIRBENCH_CACHE`` moves it. Not created."""
     root = os.environ.get("FAIRBENCH_CACHE")
-    return Path(root or platformdirs.user_cache_dir("fairbench")).expanduser() / kind
+    return user_path(root or platformdirs.user_cache_dir("fairbench")) / kind
 
 
 def _umask() -> int:

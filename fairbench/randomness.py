@@ -9,6 +9,9 @@ import numpy as np
 _STREAM_BITS = 16
 """An index is shifted by this much in the key, so that one example can own several independent streams."""
 
+MAX_INDEX = 1 << (63 - _STREAM_BITS)
+"""Example indices are below this."""
+
 
 def uniform_noise(seed: int, index: np.ndarray, shape: tuple[int, ...], *, stream: int = 0) -> np.ndarray:
     """Draw one uniform tensor in [-1, 1) for every example.

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:  # noqa: PLR0911  (one return an error kind is the clearest)
     """Run the command line and return its exit code."""
     import typer
     from typer.main import get_command
@@ -42,6 +42,9 @@ def run(arguments: list[str]) -> int:
         return _USER_ERROR
     except (KeyboardInterrupt, typer.Abort):
         return _fail("stopped; the same command goes on where it was.", _INTERRUPTED, debug)
+    except OSError as error:  # a name too long, a device that is full: the system's word for it, and what it was about
+        what = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{what}{error.strerror or error}"[:300], _USER_ERROR, debug)
     except Exception as error:
         message = f"internal error, {type(error).__name__}: {error}. Run again with --debug and report it."
         return _fail(" ".join(message.split()), _INTERNAL_ERROR, debug)

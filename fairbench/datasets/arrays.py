@@ -9,6 +9,7 @@ import numpy as np
 from fairbench.datasets.base import Dataset
 from fairbench.errors import DatasetError
 
+_NO_INDEX = np.empty(0, dtype=np.int64)
 MAX_LABEL = 2**15 - 1
 """The outcome table keeps labels as int16."""
 
@@ -33,7 +34,7 @@ def load_npz(path: Path, split: str = "test", *, name: str | None = None, classe
             inputs, labels = archive[x_key], archive[y_key]
             if "classes" in archive.files:
                 classes = tuple(str(c) for c in np.atleast_1d(archive["classes"]))
-            index = archive["index"].astype(np.int64) if "index" in archive.files else np.empty(0, dtype=np.int64)
+            index = _whole_numbers(name, "index", archive["index"]) if "index" in archive.files else _NO_INDEX
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
         raise DatasetError(f"{name}: not a readable .npz of plain arrays ({error}).") from error
     labels = as_labels(name, labels)
@@ -68,11 +69,17 @@ def as_images(name: str, array: np.ndarray) -> np.ndarray:
 
 def as_labels(name: str, array: np.ndarray) -> np.ndarray:
     """Return (N,) int64 labels from whole numbers of any type, (N,) or (N, 1)."""
+    labels = _whole_numbers(name, "labels", array)
+    if len(labels) and labels.min() < 0:
+        raise DatasetError(f"{name}: label {labels.min()} is negative; labels are 0..K-1.")
+    if len(labels) and labels.max() > MAX_LABEL:
+        raise DatasetError(f"{name}: label {labels.max()} is more than {MAX_LABEL}; labels are 0..K-1.")
+    return labels
+
+
+def _whole_numbers(name: str, what: str, array: np.ndarray) -> np.ndarray:
     flat = array.reshape(-1) if array.ndim == 2 and array.shape[1] == 1 else array
-    if flat.ndim != 1 or flat.dtype.kind not in "iuf" or not np.array_equal(flat, np.round(flat)):
-        raise DatasetError(f"{name}: labels are {array.dtype} of shape {array.shape}, not one whole number an image.")
-    if len(flat) and flat.min() < 0:
-        raise DatasetError(f"{name}: label {flat.min():g} is negative; labels are 0..K-1.")
-    if len(flat) and flat.max() > MAX_LABEL:
-        raise DatasetError(f"{name}: label {flat.max():.9g} is more than {MAX_LABEL}; labels are 0..K-1.")
+    whole = flat.ndim == 1 and flat.dtype.kind in "iuf" and bool(np.isfinite(flat).all())
+    if not whole or not np.array_equal(flat, np.round(flat)) or (np.abs(flat.astype(np.float64)) >= 2**63).any():
+        raise DatasetError(f"{name}: {what} are {array.dtype} of shape {array.shape}, not one whole number an image.")
     return flat.astype(np.int64)

@@ -14,9 +14,13 @@ from PIL import Image
 
 from fairbench.errors import DatasetError
 from fairbench.provenance import sha256_array, sha256_bytes
+from fairbench.randomness import MAX_INDEX
 
 if TYPE_CHECKING:
     import torch
+
+_LARGEST = 2**33
+"""Pixels that are held in memory at most."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Dataset:
                 raise DatasetError(f"{self.name}: {len(self.inputs)} images but {len(values)} {column}.")
         if len(np.unique(self.index)) != len(self.index):
             raise DatasetError(f"{self.name}: the same example index stands twice.")
+        if self.index.min() < 0 or self.index.max() >= MAX_INDEX:
+            raise DatasetError(f"{self.name}: an example index is outside 0..{MAX_INDEX - 1}.")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -130,6 +136,8 @@ class Dataset:
         """
         if (height, width) == self.shape[1:]:
             return self
+        if self.inputs[:, :, 0, 0].size * height * width > _LARGEST:
+            raise DatasetError(f"{self.name}: {len(self)} images of {height}x{width} would not fit in memory.")
         old = "x".join(map(str, self.shape[1:]))
         note = f"images resized from {old} to {height}x{width} (bilinear)"
         return replace(self, inputs=_resize(self.inputs, height, width), notes=(*self.notes, note))
@@ -151,6 +159,8 @@ def _resize(inputs: np.ndarray, height: int, width: int) -> np.ndarray:
 def _check_inputs(name: str, inputs: np.ndarray) -> None:
     if inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
         raise DatasetError(f"{name}: images have shape {inputs.shape}, not (N, C, H, W) with 1 or 3 channels.")
+    if 0 in inputs.shape[1:]:
+        raise DatasetError(f"{name}: images of {inputs.shape[2]}x{inputs.shape[3]} have no pixel.")
     if not len(inputs):
         raise DatasetError(f"{name}: no images.")
     if inputs.dtype == np.uint8:

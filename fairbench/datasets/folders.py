@@ -1,5 +1,6 @@
 """A user's own images: one folder per class."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +53,19 @@ def load_folder(
     notes = () if resize is None else (f"images {how} to {resize[0]}x{resize[1]} (bilinear)",)
     inputs = _stack(name, [file for file, _ in files], images)
     labels = np.array([label for _, label in files], dtype=np.int64)
-    return Dataset(name, inputs, labels, tuple(classes.values() if classes else folders), split=split, notes=notes)
+    return Dataset(
+        name, inputs, labels, tuple(classes.values() if classes else map(_readable, folders)), split=split, notes=notes
+    )
+
+
+def _readable(name: str) -> str:
+    """Return a folder's name as text; bytes that are none become a mark."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _split_folder(path: Path, split: str, name: str) -> Path:
     for candidate in _SPLITS[split]:
-        if (path / candidate).is_dir():
+        if (path / candidate).is_dir() and any(p.is_dir() for p in (path / candidate).iterdir()):
             return path / candidate
     if split != "test" or (path / "train").is_dir():
         raise DatasetError(f"{name}: no folder '{split}' in {path}; expected {split}/<class>/<image>.")
@@ -67,16 +75,26 @@ def _split_folder(path: Path, split: str, name: str) -> Path:
 def _images(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES and p.name[0] != ".")
+    found = (p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES)
+    return sorted(p for p in found if not any(part[0] == "." for part in p.relative_to(folder).parts))
 
 
 def _read(file: Path, resize: tuple[int, int] | None, crop: bool) -> np.ndarray:
     try:
         with Image.open(file) as opened:
-            image = opened.convert("L" if opened.mode in ("L", "1") else "RGB")
+            image = _eight_bit(opened)
             return np.asarray(image if resize is None else _scaled(image, *resize, crop=crop))
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DatasetError(f"image {file} cannot be read ({error}); mend or remove it.") from error
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Return a grey ("L") or colour ("RGB") image; 16-bit grey is scaled, where PIL would clip it."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"mode {image.mode} has no fixed range; store 8 bits a channel")
+    return image.convert("L" if image.mode in ("L", "1") else "RGB")
 
 
 def _scaled(image: Image.Image, height: int, width: int, *, crop: bool) -> Image.Image:

@@ -8,6 +8,7 @@ from fairbench.datasets.folders import load_folder
 from fairbench.datasets.named import NAMED, load_named
 from fairbench.datasets.samples import SAMPLES, load_sample
 from fairbench.errors import DatasetError
+from fairbench.files import user_path
 from fairbench.registry import suggest
 
 
@@ -55,7 +56,7 @@ def load_dataset(
         else:
             dataset = load_named(str(name), "test" if split == "sample" else split, data_dir, download)
     else:
-        dataset = _load_path(Path(name).expanduser(), "test" if split == "sample" else split, resize)
+        dataset = _load_path(user_path(name), "test" if split == "sample" else split, resize)
     if split == "sample":
         dataset = dataset.quick_sample()
     return dataset if resize is None else dataset.resized(*resize)

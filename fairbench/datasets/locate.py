@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from fairbench.errors import DatasetError
-from fairbench.files import cache_folder
+from fairbench.files import cache_folder, user_path
 
 
 def data_folders(explicit: str | Path | None = None) -> list[Path]:
@@ -17,9 +17,9 @@ def data_folders(explicit: str | Path | None = None) -> list[Path]:
     """
     folders = []
     if explicit is not None:
-        if not Path(explicit).expanduser().is_dir():
+        if not user_path(explicit).is_dir():
             raise DatasetError(f"data directory {explicit} is not a folder.")
-        folders.append(Path(explicit).expanduser())
+        folders.append(user_path(explicit))
     if os.environ.get("FAIRBENCH_DATA"):
-        folders.append(Path(os.environ["FAIRBENCH_DATA"]).expanduser())
+        folders.append(user_path(os.environ["FAIRBENCH_DATA"]))
     return [*folders, cache_folder("data")]

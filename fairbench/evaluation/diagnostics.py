@@ -35,6 +35,7 @@ def check_model(module: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], num
     logits = logits_of(module, x, index, num_classes)
     found = [
         _changes(logits, logits_of(module, x, index, num_classes)),
+        _depends_on_batch(module, x, logits),
         _probabilities(logits),
         _masked(module, x, y),
         _normalised_twice(module, x),
@@ -74,10 +75,10 @@ def check_results(summary: Summary) -> list[str]:
             )
     for attack in summary.attacks.values():
         least = attack.classes["rob"].min()
-        if least >= _BROKEN:
+        if least >= _BROKEN > attack.avg_std:
             found.append(
-                f"{attack.attack} breaks at least {least:.0f} % of every class: a CRU_s near 0 is then no sign of "
-                "fairness, and the worst class is any of them."
+                f"{attack.attack} breaks every class almost whole (robust errors from {least:.0f} %): a CRU_s near 0 "
+                "is then no sign of fairness."
             )
     return found
 
@@ -89,6 +90,21 @@ def _changes(first: Tensor, second: Tensor) -> str | None:
     return (
         f"{changed} of {len(first)} predictions change between two clean passes: a layer is random or still in train "
         "mode; robust errors of such a model are overstated or understated by chance."
+    )
+
+
+def _depends_on_batch(module: nn.Module, x: Tensor, logits: Tensor) -> str | None:
+    """Ask again in two halves: a layer that uses statistics of the batch answers otherwise."""
+    if len(x) < 2:
+        return None
+    with torch.no_grad():
+        halves = torch.cat([module(part) for part in x.chunk(2)]).float()
+    changed = int((halves.argmax(1) != logits.argmax(1)).sum())
+    if not changed or halves.shape != logits.shape:
+        return None
+    return (
+        f"{changed} of {len(x)} predictions change with the batch an example rides in: a layer uses statistics of the "
+        "batch (batch norm in train mode or without running statistics); errors depend on --batch-size."
     )
 
 

@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.errors import ProtocolError
@@ -12,7 +11,7 @@ from fairbench.registry import suggest
 if TYPE_CHECKING:
     from fairbench.attacks.base import Attack
 
-_PGD = re.compile(r"^pgd(-?\d+)$")
+_PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
 _ATTACKS = ("pgd20", "autoattack")
 _MAX_SEED = 2**63
 _MAX_RESTARTS = 1_000
@@ -143,9 +142,10 @@ def parse_fraction(text: str, what: str) -> float:
     ProtocolError
         It is no number.
     """
+    above, slash, below = text.replace(" ", "").partition("/")
     try:
-        return float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError, OverflowError):
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
         raise ProtocolError(f"{what} '{text}': give a number such as 8/255 or 0.031.") from None
 
 

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from fairbench.outcomes.table import read_table_and_metadata, write_table
 
 BATCH_SIZE = 128
 """Examples in a shard, and so in memory at once."""
+_FINGERPRINT = 32
+"""Examples whose logits tell one model from another."""
 
 Progress = Callable[[float, float], None]
 """Called with (work done, work in all)."""
@@ -81,11 +84,11 @@ def evaluate(
     run = _plan(model, dataset, protocol, batch_size, device)
     folder = Path(runs or cache_folder("runs")) / run.identity
     if resume:
-        finished = _finished(folder)
+        finished = _finished(folder, len(run.dataset))
         if finished is not None:
             return finished
-    elif folder.exists():
-        shutil.rmtree(folder)
+    else:
+        _remove(folder)
     return run.execute(folder, ENGINES[engine] if isinstance(engine, str) else engine, progress)
 
 
@@ -119,6 +122,10 @@ def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
     """
     if protocol.examples == "test" and dataset.split == "sample":
         raise ProtocolError(f"protocol {protocol.name} needs the whole test split of {dataset.name}, not the sample.")
+    if dataset.split not in ("test", "sample"):
+        raise ProtocolError(
+            f"{dataset.name}: a protocol attacks test images, and these are of the {dataset.split} split."
+        )
     if protocol.examples == "sample":
         dataset = dataset.quick_sample()
     return dataset if model.input_size is None else dataset.resized(*model.input_size)
@@ -156,11 +163,27 @@ class _Run:
                 "seed": self.protocol.seed,
             },
             "attacks": {attack.name: attack.parameters() for attack in self.attacks},
+            "behaviour": self.behaviour,
             "batch_size": self.batch_size,
             "precision": "float32",
             "device": self.device.partition(":")[0],
             "versions": provenance.versions(),
         }
+
+    @cached_property
+    @_exact()
+    def behaviour(self) -> str:
+        """Hash of what the model says of the first examples, to four decimals: what no look at its code can miss.
+
+        A model that cannot answer has none; :meth:`_inspect` says why.
+        """
+        x = self.dataset.batch(self._rows(0)[:_FINGERPRINT])[0].to(self.device)
+        try:
+            with torch.no_grad():
+                logits = self.original(x)
+            return provenance.sha256_array(np.round(logits.float().cpu().numpy(), 4) + 0.0)  # no negative zeros
+        except Exception:
+            return "unknown"
 
     @property
     def identity(self) -> str:
@@ -287,10 +310,16 @@ class _Work:
         """
         try:
             return self._run.compute(number, self._tick)
-        except RuntimeError as error:
-            if not _is_out_of_memory(error):
-                raise
-            raise _out_of_memory(self._run.batch_size) from error
+        except FairbenchError:
+            raise
+        except Exception as error:  # a user's own forward can raise anything
+            if _is_out_of_memory(error):
+                raise _out_of_memory(self._run.batch_size) from error
+            first = (str(error).splitlines() or [""])[0]
+            raise ModelError(
+                f"{self._run.model.name} failed on shard {number} (batches of {self._run.batch_size}): "
+                f"{type(error).__name__}: {first}"
+            ) from error
 
     def _tick(self, work: float) -> None:
         self._done += work
@@ -316,12 +345,24 @@ def _checked_device(device: str) -> str:
     return device
 
 
-def _finished(folder: Path) -> Outcomes | None:
+def _finished(folder: Path, examples: int) -> Outcomes | None:
     """Return the table of a finished run; None where there is none or it is damaged (it is computed again)."""
     try:
-        return Outcomes.read(folder)
+        outcomes = Outcomes.read(folder)
     except OutcomesError:
         return None
+    return outcomes if outcomes.manifest.get("run") == folder.name and len(outcomes) == examples else None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a run's folder, or the link or file in its place."""
+    try:
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
+        else:
+            folder.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutcomesError(f"cannot remove the old run {folder}: {error.strerror or error}.") from error
 
 
 def _shard_path(folder: Path, number: int) -> Path:

@@ -81,11 +81,17 @@ def resample(cells: np.ndarray, draws: int = DRAWS, seed: int = BOOTSTRAP_SEED) 
     return generator.multinomial(sizes, shares, size=(draws, len(cells))).reshape(draws, *cells.shape)
 
 
-def percentile_interval(statistic: Callable[[np.ndarray], np.ndarray], resampled: np.ndarray) -> Interval:
-    """Percentile interval of a statistic over resampled cells; NaN where the statistic is not known."""
+def percentile_interval(
+    statistic: Callable[[np.ndarray], np.ndarray], resampled: np.ndarray, found: float = float("nan")
+) -> Interval:
+    """Percentile interval of a statistic over resampled cells; NaN where the statistic is not known.
+
+    The largest of several classes, resampled, leans upwards, and for classes of nearly equal error the whole interval
+    can lie above what was observed; it is widened to contain ``found``, the observed value.
+    """
     values = statistic(resampled)
     if not np.isfinite(values).any():
         return UNKNOWN
     tail = 100 * (1 - LEVEL) / 2
     low, high = np.nanpercentile(values, [tail, 100 - tail])
-    return float(low), float(high)
+    return float(np.fmin(low, found)), float(np.fmax(high, found))

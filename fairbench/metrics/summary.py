@@ -174,9 +174,9 @@ def _intervals(cells: np.ndarray) -> dict[str, Interval]:
         return np.where(np.isnan(values), -np.inf, values).max(-1)
 
     for name in _WORST:
-        found[f"worst_{name}"] = percentile_interval(partial(worst, name), resampled)
+        found[f"worst_{name}"] = percentile_interval(partial(worst, name), resampled, float(worst(name, cells)))
     for statistic in (unfairness.cau, unfairness.cru_s, unfairness.cru_s_correct):
-        found[statistic.__name__] = percentile_interval(statistic, resampled)
+        found[statistic.__name__] = percentile_interval(statistic, resampled, float(statistic(cells)))
     return found
 
 

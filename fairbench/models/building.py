@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fairbench.errors import CheckpointError, ModelError
 from fairbench.models.architectures import ARCHITECTURES, Architecture
+from fairbench.models.checkpoints import strip_names
 from fairbench.registry import suggest
 
 _SHOWN = 5
@@ -46,6 +47,8 @@ def build(
     else:
         module, size = _build_external(arch, num_classes, shape)
     faults = mismatch(module.state_dict(), state)
+    if faults and not mismatch(module.state_dict(), stripped := strip_names(state)):
+        faults, state = [], stripped
     if faults:
         raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(faults)}.{_advice(arch, state)}")
     module.load_state_dict({key: state[key] for key in module.state_dict() if key in state}, strict=False)
@@ -55,6 +58,7 @@ def build(
 def fitting(state: Mapping[str, Tensor]) -> list[str]:
     """Return the registry architectures that a state_dict fits exactly."""
     fits = []
+    state = strip_names(state)
     for name in ARCHITECTURES:
         known: Architecture = ARCHITECTURES[name]
         try:
@@ -74,12 +78,18 @@ def mismatch(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
     """
     missing = [k for k in expected if k not in given and not k.endswith("num_batches_tracked")]
     unexpected = [k for k in given if k not in expected]
+    both = [k for k in expected if k in given]
     shapes = [
         f"{k} {tuple(given[k].shape)} instead of {tuple(expected[k].shape)}"
-        for k in expected
-        if k in given and given[k].shape != expected[k].shape
+        for k in both
+        if given[k].shape != expected[k].shape
     ]
-    kinds = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
+    types = [
+        f"{k} {given[k].dtype} instead of {expected[k].dtype}"
+        for k in both
+        if given[k].is_floating_point() != expected[k].is_floating_point() or given[k].is_complex()
+    ]
+    kinds = {"missing": missing, "unexpected": unexpected, "of another shape": shapes, "of another type": types}
     return [f"{kind}: {_some(keys)}" for kind, keys in kinds.items() if keys]
 
 
@@ -97,7 +107,7 @@ def _build_known(
     known: Architecture, state: Mapping[str, Tensor], num_classes: int | None, shape: tuple[int, int, int] | None
 ) -> nn.Module:
     try:
-        return known.build(**known.infer(state))
+        return known.build(**known.infer(strip_names(state)))
     except (KeyError, ValueError, IndexError):  # other weights: build the default, and let the comparison speak
         return known.build(**accepted(known.build, num_classes, shape))
 

@@ -6,11 +6,13 @@ Only weights-only loading is used; beside tensors it admits the plain values tha
 
 import argparse
 import collections
+import contextlib
+import os
 import pathlib
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from fairbench.errors import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".tar", ".safetensors")
 _NESTED = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
-_PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
+_FORCE_CODE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+_WRAPPERS = ("module.", "_orig_mod.")
+_NAMES = ("model.", "net.", *_WRAPPERS)
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
@@ -46,11 +50,25 @@ def read_state(path: Path) -> dict[str, Tensor]:
             "fetch the file itself."
         )
     loaded = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path, head)
-    state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in loaded.items()}
+    state = {key: tensor.float() if _is_reduced(tensor) else tensor for key, tensor in loaded.items()}
     for key, tensor in state.items():
+        if (
+            tensor.layout is not torch.strided
+            or tensor.is_quantized
+            or tensor.device.type == "meta"
+            or tensor.is_nested
+        ):
+            raise CheckpointError(
+                f"checkpoint {path}: '{key}' is a sparse, quantised or empty tensor, not plain weights."
+            )
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise CheckpointError(f"checkpoint {path}: '{key}' holds NaN or infinite weights; the training diverged.")
     return state
+
+
+def _is_reduced(tensor: Tensor) -> bool:
+    """Whether it is a float of another precision than float32, plainly stored."""
+    return tensor.is_floating_point() and tensor.dtype != torch.float32 and tensor.layout is torch.strided
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -65,7 +83,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_torch(path: Path, head: bytes) -> dict[str, Tensor]:
     try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals(_plain_globals()):
+        allowed = torch.serialization.safe_globals(_plain_globals())
+        with warnings.catch_warnings(), weights_only_loading(), allowed:
             warnings.simplefilter("ignore")  # of old pickles and TorchScript: the refusal says it in one line
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -80,6 +99,17 @@ def _read_torch(path: Path, head: bytes) -> dict[str, Tensor]:
             raise CheckpointError(f"checkpoint {path} is cut short or damaged; fetch it again.") from error
         raise CheckpointError(f"checkpoint {path} is not a PyTorch checkpoint ({_first_line(error)}).") from error
     return _strip_prefixes(_find_state(path, loaded))
+
+
+@contextlib.contextmanager
+def weights_only_loading() -> Iterator[None]:
+    """Take back, for a while, the environment variable that makes other people's ``torch.load`` run code."""
+    held = os.environ.pop(_FORCE_CODE, None)
+    try:
+        yield
+    finally:
+        if held is not None:
+            os.environ[_FORCE_CODE] = held
 
 
 def _plain_globals() -> list[Callable | tuple[Callable, str]]:
@@ -113,14 +143,13 @@ def _why_refused(path: Path, message: str) -> str:
 
 
 def _find_state(path: Path, loaded: Any) -> dict[str, Tensor]:
-    candidates = [loaded, *(loaded[key] for key in _NESTED if key in loaded)] if isinstance(loaded, Mapping) else []
-    if isinstance(loaded, Mapping):
-        candidates += [value for value in loaded.values() if isinstance(value, Mapping)]
-    for candidate in candidates:
-        if isinstance(candidate, Mapping):
-            tensors = {str(k): v for k, v in candidate.items() if isinstance(v, Tensor)}
-            if tensors:
-                return tensors
+    """Return the mapping with the most tensors: the whole, or what lies under one of its keys; usual keys win a tie."""
+    keys = [k for k in _NESTED if k in loaded] + [k for k in loaded] if isinstance(loaded, Mapping) else []
+    candidates = [loaded[key] for key in keys] + [loaded]
+    found = [{str(k): v for k, v in c.items() if isinstance(v, Tensor)} for c in candidates if isinstance(c, Mapping)]
+    best = max(found, key=len, default={})
+    if best:
+        return best
     held = f"a {type(loaded).__name__}"
     if isinstance(loaded, Mapping):
         held += f" with {', '.join(str(k) for k in list(loaded)[:5]) or 'nothing'}"
@@ -128,10 +157,19 @@ def _find_state(path: Path, loaded: Any) -> dict[str, Tensor]:
 
 
 def _strip_prefixes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Drop what DataParallel, torch.compile and Lightning put before the keys."""
+    """Drop what DataParallel and torch.compile put before the keys."""
     state = {key.replace("._orig_mod.", ".").removeprefix("_orig_mod."): value for key, value in state.items()}
+    return _strip(state, _WRAPPERS)
+
+
+def strip_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Drop also "model." and "net." where every key has them: Lightning's habit, but an architecture's right."""
+    return _strip(dict(state), _NAMES)
+
+
+def _strip(state: dict[str, Tensor], prefixes: tuple[str, ...]) -> dict[str, Tensor]:
     while True:
-        shared = next((p for p in _PREFIXES if state and all(key.startswith(p) for key in state)), None)
+        shared = next((p for p in prefixes if state and all(key.startswith(p) for key in state)), None)
         if shared is None:
             return state
         state = {key.removeprefix(shared): value for key, value in state.items()}

@@ -8,6 +8,7 @@ over every feature map.
 import copy
 import logging
 import warnings
+from collections import Counter
 from typing import Any
 
 import torch
@@ -46,8 +47,8 @@ class Folded:
         self.pairs: list[tuple[str, str]] = []
         if any(isinstance(m, tuple(_PAIRS.values())) for m in self.module.modules()):
             self._fold()
-        self._sources = dict(module.named_parameters()) | dict(module.named_buffers())
-        self._targets = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        self._sources = _tensors(module)
+        self._targets = _tensors(self.module)
         self.refresh()
 
     def refresh(self) -> None:
@@ -71,9 +72,10 @@ class Folded:
             logger.info("batch norm not folded: %s", error)
             return
         modules = dict(traced.named_modules())
+        shared = _shared_parameters(traced)
         for node in list(traced.graph.nodes):
             pair = _foldable(node, modules)
-            if pair is None:
+            if pair is None or any(id(p) in shared for name in pair for p in modules[name].parameters()):
                 continue
             conv = modules[pair[0]]
             if conv.bias is None:
@@ -91,6 +93,18 @@ class Folded:
         return fuse_conv_bn_weights(
             conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
         )
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return every parameter and buffer by every name it has."""
+    parameters = module.named_parameters(remove_duplicate=False)
+    return dict(parameters) | dict(module.named_buffers(remove_duplicate=False))
+
+
+def _shared_parameters(module: nn.Module) -> set[int]:
+    """Return the ids of parameters that several modules have: folding one's batch norm would change the others."""
+    ids = Counter(id(p) for m in module.modules() for p in m.parameters(recurse=False))
+    return {key for key, count in ids.items() if count > 1}
 
 
 def _foldable(node: fx.Node, modules: dict[str, nn.Module]) -> tuple[str, str] | None:

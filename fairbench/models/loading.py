@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from fairbench.errors import CheckpointError, ModelError
-from fairbench.files import data_folder
+from fairbench.files import data_folder, user_path
 from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model, Normalize, PickOutput
 from fairbench.models.building import build, fitting
@@ -75,13 +75,13 @@ def load_model(
         model = load_robustbench(text.removeprefix("robustbench:"), trained_on, model_dir)
     elif text.startswith("torchvision:"):
         raise ModelError(f"{text} is an architecture: pass --model CHECKPOINT --arch {text}.")
-    elif arch is not None and not _is_path(text):
-        raise ModelError(f"--arch goes with a checkpoint file; '{text}' is no file and brings its own architecture.")
-    elif (Path(text).expanduser() / CARD_FILE).is_file():
-        folder = Path(text).expanduser()
+    elif arch is not None and (_is_model_folder(text) or not _is_path(text)):
+        raise ModelError(f"--arch goes with a checkpoint file; '{text}' is none and brings its own architecture.")
+    elif _is_model_folder(text):
+        folder = user_path(text)
         model = _load_card(read_card(folder / CARD_FILE), folder, num_classes)
     elif _is_path(text):
-        model = _load_checkpoint(Path(name).expanduser(), arch, num_classes, shape)
+        model = _load_checkpoint(user_path(name), arch, num_classes, shape)
     else:
         model = _load_zoo(text, num_classes)
     return _wrapped(model, mean, std, output, input_size)
@@ -97,15 +97,20 @@ def own_dataset(name: str) -> str:
     """
     if name.startswith("robustbench:"):
         return "cifar10"
-    if (Path(name).expanduser() / CARD_FILE).is_file():
-        return read_card(Path(name).expanduser() / CARD_FILE).dataset
+    if _is_model_folder(name):
+        return read_card(user_path(name) / CARD_FILE).dataset
     if _is_path(name):
         raise ModelError(f"{name}: a checkpoint does not say what it was trained on; pass --dataset.")
     return load_card(name).dataset
 
 
+def _is_model_folder(text: str) -> bool:
+    """Whether this is the folder of a training run; a name of the zoo is the zoo's, whatever lies in the folder."""
+    return text not in card_names() and (user_path(text) / CARD_FILE).is_file()
+
+
 def _is_path(text: str) -> bool:
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.is_file() or path.suffix in SUFFIXES or len(path.parts) > 1:
         return True
     return path.exists() and text not in card_names()
@@ -117,6 +122,11 @@ def _load_zoo(name: str, num_classes: int | None) -> Model:
 
 def _load_card(card: ModelCard, weights_folder: Path | None, num_classes: int | None) -> Model:
     name = card.name
+    if card.architecture not in ARCHITECTURES and not card.architecture.startswith("torchvision:"):
+        raise ModelError(
+            f"the card of {name} names the architecture '{card.architecture}': a card runs no code of one's own; "
+            "pass its weights file to --model, with --arch."
+        )
     path = weights_path(card, weights_folder)
     module, size = build(card.architecture, read_state(path), name, num_classes=card.num_classes, shape=None)
     _check_classes(name, card.num_classes, num_classes)

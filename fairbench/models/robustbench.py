@@ -13,8 +13,9 @@ import warnings
 from pathlib import Path
 
 from fairbench.errors import ModelError
+from fairbench.files import user_path
 from fairbench.models.base import Model
-from fairbench.models.checkpoints import read_state
+from fairbench.models.checkpoints import read_state, weights_only_loading
 from fairbench.registry import suggest
 
 DATASETS = ("cifar10", "cifar100")
@@ -41,13 +42,14 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
             raise ModelError(
                 f"RobustBench has no {dataset} {_THREAT_MODEL} model '{model_id}'.{_near(model_id, known)}"
             )
-        folder = Path(model_dir or "./models").expanduser()
+        folder = user_path(model_dir or "./models")
         file = folder / dataset / _THREAT_MODEL / f"{model_id}.pt"
+        if file.is_file():
+            read_state(file)  # weights-only whatever the environment says, and a clear line where it is no weights
         try:
-            module = utils.load_model(model_id, model_dir=folder, dataset=dataset, threat_model=_THREAT_MODEL)
+            with weights_only_loading():
+                module = utils.load_model(model_id, model_dir=folder, dataset=dataset, threat_model=_THREAT_MODEL)
         except Exception as error:  # its downloader lets through whatever its transport raised
-            if file.is_file():
-                read_state(file)  # says in a line why the file cannot be used: a web page, cut short, code
             raise ModelError(
                 f"robustbench:{model_id} could not be loaded ({type(error).__name__}: {error}). "
                 f"Put its weights in {file} (address: RobustBench's model table), or check the network."

@@ -45,8 +45,9 @@ class Outcomes:
     manifest: dict[str, Any]
 
     def __post_init__(self) -> None:
-        classes = self.manifest.get("dataset", {}).get("classes", ())
-        if len(classes) < 2:
+        dataset = self.manifest.get("dataset")
+        classes = dataset.get("classes") if isinstance(dataset, dict) else None
+        if not isinstance(classes, list | tuple) or len(classes) < 2:
             raise OutcomesError("the manifest names no classes (dataset.classes).")
         object.__setattr__(self, "frame", conform(self.frame, len(classes)))
 
@@ -72,8 +73,8 @@ class Outcomes:
             The folder cannot be written.
         """
         folder = make_folder(Path(folder))
+        write_json(self.manifest, folder / MANIFEST)  # first: it says whose folder this is
         write_table(self.frame, folder / TABLE)
-        write_json(self.manifest, folder / MANIFEST)
         return folder
 
     @classmethod
@@ -86,14 +87,27 @@ class Outcomes:
             Files are missing or damaged, or a newer version of fairbench wrote them.
         """
         folder = Path(folder)
-        try:
-            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise OutcomesError(f"{folder / MANIFEST} cannot be read ({error}).") from error
-        if not isinstance(manifest, dict):
-            raise OutcomesError(f"{folder / MANIFEST} holds no manifest.")
-        _check_version(manifest.get("format"), folder / MANIFEST)
+        manifest = read_manifest(folder)
         return cls(read_table(folder / TABLE), manifest)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest in a folder.
+
+    Raises
+    ------
+    OutcomesError
+        It is missing or damaged, or a newer version of fairbench wrote it.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise OutcomesError(f"{path} cannot be read ({error}).") from error
+    if not isinstance(manifest, dict):
+        raise OutcomesError(f"{path} holds no manifest.")
+    _check_version(manifest.get("format"), path)
+    return manifest
 
 
 def write_table(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -104,7 +118,7 @@ def write_table(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None
         **{k.encode(): v.encode() for k, v in (metadata or {}).items()},
     }
     with replacing(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(named), temporary, compression="zstd")
+        pq.write_table(table.replace_schema_metadata(named), temporary, compression="zstd", write_page_checksum=True)
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -121,8 +135,8 @@ def read_table(path: Path) -> pd.DataFrame:
 def read_table_and_metadata(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     """Read a table and what was kept beside it; see :func:`read_table`."""
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError) as error:
         raise OutcomesError(f"{path} is not a whole outcome table ({error}).") from error
     metadata = dict(table.schema.metadata or {})
     _check_version(metadata.get(_VERSION_KEY), path)

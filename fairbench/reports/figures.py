@@ -1,12 +1,17 @@
 """Figures: drawn with seaborn, written whole or not at all."""
 
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fairbench.files import replacing
 from fairbench.metrics import Summary
 from fairbench.reports.tables import epsilon_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _STANDARD = "standard error"
 
@@ -48,14 +53,12 @@ def class_bars(summary: Summary, path: Path) -> None:
             centres = [bar.get_y() + bar.get_height() / 2 for bar in container]
             reach = [(rows["error"] - rows["low"]).clip(lower=0), (rows["high"] - rows["error"]).clip(lower=0)]
             axes.errorbar(rows["error"], centres, xerr=reach, fmt="none", ecolor="#333333", elinewidth=1, capsize=0)
-            if rows["error"].notna().any():
-                worst = int(rows["error"].to_numpy(dtype=float, na_value=-1.0).argmax())
-                label = f" worst: {rows['error'].iloc[worst]:.1f}"
-                axes.annotate(label, (rows["high"].iloc[worst], centres[worst]), va="center", fontsize=9, weight="bold")
+            _mark(axes, rows, centres)
         axes.set(xlim=(0, 118), xlabel="error (percent, bars with 95 % intervals; lower is better)", ylabel="")
         axes.set_xticks(range(0, 101, 20))
         axes.set_title(
-            f"{summary.model} on {summary.dataset}\n{summary.n:,} test examples, {summary.protocol}", loc="left"
+            f"{summary.model} on {summary.dataset}\n{summary.n:,} test examples, protocol {summary.protocol}",
+            loc="left",
         )
         axes.legend(
             title=None, loc="upper center", bbox_to_anchor=(0.45, -0.9 / height), ncols=len(series), frameon=False
@@ -64,6 +67,16 @@ def class_bars(summary: Summary, path: Path) -> None:
         with replacing(path) as temporary:
             figure.savefig(temporary, dpi=150, metadata={"Software": None})
         plt.close(figure)
+
+
+def _mark(axes: "Axes", rows: pd.DataFrame, centres: list[float]) -> None:
+    """Write beside its bar what is worst (all of equals), and that a class without an example has no bar."""
+    worst = rows["error"].max()
+    for error, high, centre in zip(rows["error"], rows["high"], centres, strict=True):
+        if math.isnan(error):
+            axes.annotate(" n/a: no example", (0, centre), va="center", fontsize=9, color="#555555")
+        elif error == worst:
+            axes.annotate(f" worst: {error:.1f}", (high, centre), va="center", fontsize=9, weight="bold")
 
 
 def _bars(summary: Summary) -> pd.DataFrame:

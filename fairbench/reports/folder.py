@@ -8,7 +8,7 @@ from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, write_json
 from fairbench.metrics import Summary
 from fairbench.outcomes import Outcomes
-from fairbench.outcomes.table import MANIFEST, TABLE
+from fairbench.outcomes.table import MANIFEST, TABLE, read_manifest
 from fairbench.reports.figures import class_bars
 
 SUMMARY, FIGURE = "summary.json", "classes.png"
@@ -53,7 +53,7 @@ def refuse_another_run(folder: Path, run: str) -> None:
         raise OutcomesError(
             f"{folder} already has {', '.join(present)}; nothing was overwritten. Choose another --out."
         )
-    held = Outcomes.read(folder).manifest.get("run")
+    held = read_manifest(folder).get("run")
     if held != run:
         raise OutcomesError(f"{folder} holds another run ({held}); nothing was overwritten. Choose another --out.")
 

@@ -71,7 +71,7 @@ def headline(summary: Summary) -> str:
     """Return what was evaluated: model, dataset, how many examples (and that they are a sample), protocol, seed."""
     changed = ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
     protocol = summary.protocol + (f", modified: {changed}" if changed else "")
-    sample = " (a quick look: the first of each class, not the whole test split)" if summary.protocol == "quick" else ""
+    sample = " (a quick look: the first 100 or fewer of each class)" if summary.protocol == "quick" else ""
     return (
         f"{summary.model} on {summary.dataset}: {summary.n:,} test examples{sample}, protocol {protocol}, "
         f"seed {summary.seed}"

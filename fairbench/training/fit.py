@@ -292,7 +292,7 @@ class _Fit:
         """Make the folder this run's own, or find that it is."""
         make_folder(self.out)
         path = self.out / RECIPE
-        if path.exists():
+        if path.exists() and (self.out / STATE).exists():
             try:
                 held = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
@@ -303,7 +303,7 @@ class _Fit:
                     f"{self.out} holds another run (it differs in {', '.join(differs)}); nothing was overwritten. "
                     "Choose another --out."
                 )
-        elif any(p.name[0] != "." for p in self.out.iterdir()):
+        elif any(p.name[0] != "." and p.name != RECIPE for p in self.out.iterdir()):
             raise RecipeError(f"{self.out} is not empty and holds no run; choose another --out.")
         elif self.fabric.is_global_zero:
             write_json(self._identity(), path)
@@ -321,8 +321,10 @@ class _Fit:
                 "best": self.best,
                 "history": json.dumps(self.history),
             }
+            whole = io.BytesIO()  # torch.save hides what kept it from writing to a file
+            torch.save(state, whole)
             with replacing(self.out / STATE) as temporary:
-                torch.save(state, temporary)
+                temporary.write_bytes(whole.getbuffer())
             with replacing(self.out / HISTORY) as temporary:
                 temporary.write_text(history_text(self.history), encoding="utf-8")
         self.fabric.barrier()

@@ -4,6 +4,7 @@ A method is a dataclass. Its fields are its hyper-parameters, with the paper's v
 beside it; :meth:`Method.loss` is the outer loss on one batch. ``docs/write_a_method.md`` builds one from nothing.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -200,6 +201,7 @@ class Method:
                 valid = ", ".join(known_options) or "none"
                 raise RecipeError(f"method {cls.name} has no option '{key}'; it has {valid}.")
             chosen[key] = _typed(cls.name, key, value, known_options[key])
+            _check_range(cls.name, key, chosen[key])
         return cls(**chosen)
 
 
@@ -210,14 +212,25 @@ def _typed(method: str, key: str, value: Any, default: Any) -> Any:
         if kind is bool:
             return {"true": True, "false": False}[str(value).lower()]
         if kind is float:
-            from fractions import Fraction
-
-            return float(Fraction(str(value).replace(" ", "")))
+            above, slash, below = str(value).replace(" ", "").partition("/")
+            return float(above) / float(below) if slash else float(above)
         if kind is int:
             return int(str(value))
         return kind(value)
     except (ValueError, KeyError, ZeroDivisionError):
         raise RecipeError(f"method {method}: {key} is a {kind.__name__} (default {default}), not '{value}'.") from None
+
+
+def _check_range(method: str, key: str, value: Any) -> None:
+    """Refuse a radius or step outside (0, 1], which is a slip of scale, and a negative count."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RecipeError(f"method {method}: {key} is {value}; give a finite number.")
+    if key in ("epsilon", "step") and not 0 < value <= 1:
+        raise RecipeError(
+            f"method {method}: {key} {value:g}: pixels are in [0, 1] here; on the 0..255 scale it is x/255."
+        )
+    if key in ("steps", "slack") and value < 0:
+        raise RecipeError(f"method {method}: {key} {value}: it cannot be negative.")
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class Recipe(_Plain):
             inner = data.get(section)
             target = data if not section else inner if isinstance(inner, dict) else {}
             if leaf in target and not isinstance(target[leaf], dict):
-                target[leaf] = _read(value)
+                target[leaf] = _read(value, target[leaf])
             elif "." not in key and (":" in self.method or key in METHODS[self.method].options()):
                 data["options"][key] = value
             else:
@@ -95,8 +95,22 @@ class Recipe(_Plain):
         return parse_recipe(data, self.name)
 
 
-def _read(value: Any) -> Any:
-    return yaml.safe_load(value) if isinstance(value, str) else value
+def _read(value: Any, old: Any) -> Any:
+    """Read text as YAML, unless what it replaces is text (or nothing yet, which is text too)."""
+    if not isinstance(value, str) or isinstance(old, str) or (old is None and not _is_number(value)):
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        return value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _keys(data: Mapping[str, Any], method: str) -> list[str]:
@@ -141,6 +155,9 @@ def load_recipe(name: str) -> Recipe:
     if not path.is_file():
         raise RecipeError(f"unknown recipe '{name}'.{suggest(name, recipe_names())}")
     try:
-        return parse_recipe(yaml.safe_load(path.read_text(encoding="utf-8")), name)
-    except yaml.YAMLError as error:
+        recipe = parse_recipe(yaml.safe_load(path.read_text(encoding="utf-8")), name)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise RecipeError(f"recipe {path}: not readable YAML ({error}).") from error
+    if ":" in recipe.method:
+        raise RecipeError(f"recipe {name}: method '{recipe.method}': a recipe runs no code of one's own; use --method.")
+    return recipe

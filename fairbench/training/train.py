@@ -97,11 +97,11 @@ def _finish(
     recipe: Recipe, method: Method, module: nn.Module, data: Dataset, *, out: Path, time_budget: float | None
 ) -> None:
     """Write weights and card, each whole or not at all."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     state = {k: v.detach().cpu().contiguous() for k, v in module.state_dict().items()}
     with replacing(out / WEIGHTS_FILE) as temporary:
-        save_file(state, temporary)
+        temporary.write_bytes(save(state))
     history = read_history(out)
     epsilon = float(getattr(method, "epsilon", 0.0))
     card = {

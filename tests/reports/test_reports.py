@@ -35,7 +35,7 @@ def outcomes(run="r1", classes=("cat", "dog", "fox"), attacks=("pgd20", "autoatt
 
 def test_the_headline_says_that_a_sample_is_a_sample_and_what_was_modified():
     line = tables.headline(summarize(outcomes()))
-    assert "not the whole test split" in line
+    assert "a quick look" in line
     assert "modified: epsilon 0.5, attacks pgd20+autoattack" in line
 
 
