@@ -43,11 +43,13 @@ class ThreatModel:
 class Proposal:
     """Adversarial inputs (B, ...), and extra columns of the outcome table by suffix ("broken_at"), each of length B.
 
-    A masked array marks rows where an extra has no value.
+    A masked array marks rows where an extra has no value. ``at_verdict`` is what a row gets, by suffix, that has none
+    and that the harness's verdict finds broken: the attack need not judge its last point itself.
     """
 
     adversarial: Tensor
     extras: Mapping[str, Any] = field(default_factory=dict)
+    at_verdict: Mapping[str, Any] = field(default_factory=dict)
 
 
 Verify = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -138,6 +140,10 @@ def run_attack(
     proposal = attack(prepared, x, y, index, verify=verify, tick=tick)
     adversarial = threat_model.project(proposal.adversarial.detach(), x)
     predictions = logits_of(original, adversarial, index, num_classes).argmax(1)
+    broken = (predictions != y).cpu().numpy()
+    for suffix, value in proposal.at_verdict.items():
+        extra = proposal.extras[suffix]
+        extra[broken & np.ma.getmaskarray(extra)] = value
     columns: dict[str, Any] = {f"{attack.name}_pred": predictions.cpu().numpy().astype(np.int16)}
     columns.update({f"{attack.name}_{suffix}": values for suffix, values in proposal.extras.items()})
     return columns

@@ -268,9 +268,9 @@ class PGDAttack:
     ) -> Proposal:
         """Return each example's last iterate; with restarts, that of the first restart that broke it, else the last.
 
-        The extra ``broken_at`` counts the steps after which an iterate was first misclassified by the attacked copy,
-        0 for the random start; masked where none was. In a run scored by its last iterate it may have a value although
-        the example withstood: the attack can lose what it had.
+        The extra ``broken_at`` counts the steps after which an iterate was first misclassified by the attacked copy
+        (for the last one, by the harness's verdict), 0 for the random start; masked where none was. In a run scored by
+        its last iterate it may have a value although the example withstood: the attack can lose what it had.
         """
         adversarial = x.clone()
         broken_at = np.ma.masked_all(len(x), dtype=np.int16)
@@ -287,7 +287,7 @@ class PGDAttack:
                 rows = rows[survived.cpu().numpy()]
                 if not len(rows):
                     break
-        return Proposal(adversarial, {"broken_at": broken_at})
+        return Proposal(adversarial, {"broken_at": broken_at}, at_verdict={"broken_at": self.steps})
 
     def _one_start(
         self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, tick: Tick
@@ -309,8 +309,5 @@ class PGDAttack:
             tick(float(len(x)))
 
         last = pgd(model, x, y, on_step=record, **common).last
-        with torch.no_grad():
-            wrong = (model(last).argmax(1) != y) & (first == never)
-        first.masked_fill_(wrong, self.steps)
         steps_taken = first.cpu().numpy()
         return last, np.ma.array(steps_taken, mask=steps_taken == never)

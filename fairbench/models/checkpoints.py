@@ -5,7 +5,6 @@ Only weights-only loading is used; beside tensors it admits the plain values tha
 """
 
 import argparse
-import collections
 import contextlib
 import os
 import pathlib
@@ -118,11 +117,6 @@ def _plain_globals() -> list[Callable | tuple[Callable, str]]:
     numpy_types = [getattr(np.dtypes, name) for name in np.dtypes.__all__ if name.startswith(plain)]
     return [
         argparse.Namespace,
-        collections.defaultdict,
-        int,
-        float,
-        list,
-        dict,
         pathlib.PosixPath,
         (pathlib.PosixPath, "pathlib._local.PosixPath"),  # as Python 3.13 writes it
         np.dtype,

@@ -134,15 +134,15 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def read_table_and_metadata(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     """Read a table and what was kept beside it; see :func:`read_table`."""
+    nullable = {pa.int16(): pd.Int16Dtype(), pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype()}
     try:
         table = pq.read_table(path, page_checksum_verification=True)
-    except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError) as error:
+        metadata = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+        frame = table.to_pandas(types_mapper=nullable.get)
+    except Exception as error:  # damaged bytes make the reader raise anything
         raise OutcomesError(f"{path} is not a whole outcome table ({error}).") from error
-    metadata = dict(table.schema.metadata or {})
-    _check_version(metadata.get(_VERSION_KEY), path)
-    nullable = {pa.int16(): pd.Int16Dtype(), pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype()}
-    frame = table.to_pandas(types_mapper=nullable.get)
-    return frame, {k.decode(): v.decode() for k, v in metadata.items() if k != _VERSION_KEY}
+    _check_version(metadata.pop(_VERSION_KEY.decode(), None), path)
+    return frame, metadata
 
 
 def _check_version(version: Any, path: Path) -> None:

@@ -23,6 +23,7 @@ from fairbench.errors import RecipeError
 from fairbench.files import make_folder, replacing, write_json
 from fairbench.memory import keep_freed_memory
 from fairbench.models.folding import Folded
+from fairbench.models.prepare import frozen
 from fairbench.training.data import Augmentation, TrainingData, split_validation
 from fairbench.training.method import METHODS, ClassErrors, Context, Method
 from fairbench.training.recipe import OptimizerRecipe, Recipe
@@ -147,7 +148,7 @@ class _Fit:
             num_classes=dataset.num_classes,
             device=self.fabric.device,
             generator=self.generator,
-            attack_copy=lambda _model: self._attack_copy(),
+            attack_copy=lambda asked: self._attack_copy() if asked in (self.model, module) else frozen(asked),
             rank=self.fabric.global_rank,
             world=self.fabric.world_size,
         )
@@ -155,7 +156,9 @@ class _Fit:
 
     def run(self) -> nn.Module:
         """Train to the end and leave the chosen weights in the module."""
-        self._claim_folder()
+        if self.fabric.is_global_zero:
+            self._claim_folder()
+        self.fabric.barrier()
         first_epoch, spent = self._resume()
         steps = len(self.data) // self.recipe.batch_size
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
@@ -305,7 +308,7 @@ class _Fit:
                 )
         elif any(p.name[0] != "." and p.name != RECIPE for p in self.out.iterdir()):
             raise RecipeError(f"{self.out} is not empty and holds no run; choose another --out.")
-        elif self.fabric.is_global_zero:
+        else:
             write_json(self._identity(), path)
 
     def _save(self, next_epoch: int) -> None:

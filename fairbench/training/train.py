@@ -6,6 +6,7 @@ revision.
 """
 
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from fairbench.files import replacing
 from fairbench.models.architectures import ARCHITECTURES, Architecture
 from fairbench.models.base import Model
 from fairbench.models.building import accepted
-from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE
+from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
 from fairbench.training.data import without_classes
 from fairbench.training.fit import Hardware, Report, build_method, fit, read_history
 from fairbench.training.method import Method
-from fairbench.training.recipe import Recipe
+from fairbench.training.recipe import Recipe, recipe_names
 
 
 def train(
@@ -82,7 +83,7 @@ def _initial(recipe: Recipe, method: Method, architecture: Architecture, data: D
         if method.needs_start:
             raise RecipeError(f"method {method.name} starts from a trained model: name one with --from.")
         return module
-    start = load_model(recipe.start)
+    start = _start(recipe.start)
     try:
         module.load_state_dict(start.module.state_dict())
     except RuntimeError as error:
@@ -93,12 +94,23 @@ def _initial(recipe: Recipe, method: Method, architecture: Architecture, data: D
     return module
 
 
+def _start(name: str) -> Model:
+    """Load the model to start from; one that a recipe would make is not there until it is trained."""
+    if name in recipe_names() and name not in card_names() and not Path(name).exists():
+        raise RecipeError(
+            f"this recipe starts from {name}, which is not trained yet: fairbench train --recipe {name} --out DIR, "
+            "then pass --from DIR."
+        )
+    return load_model(name)
+
+
 def _finish(
     recipe: Recipe, method: Method, module: nn.Module, data: Dataset, *, out: Path, time_budget: float | None
 ) -> None:
     """Write weights and card, each whole or not at all."""
     from safetensors.torch import save
 
+    device = next(module.parameters()).device.type
     state = {k: v.detach().cpu().contiguous() for k, v in module.state_dict().items()}
     with replacing(out / WEIGHTS_FILE) as temporary:
         temporary.write_bytes(save(state))
@@ -114,7 +126,7 @@ def _finish(
         "method": recipe.method,
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
-        "training": _training_facts(recipe, data, history, time_budget),
+        "training": _training_facts(recipe, method, data, history, time_budget=time_budget, device=device),
         "provenance": f"trained by fairbench {__version__} with the recipe below",
         "licence": "MIT",
     }
@@ -123,12 +135,18 @@ def _finish(
 
 
 def _training_facts(
-    recipe: Recipe, data: Dataset, history: list[dict[str, str]], time_budget: float | None
+    recipe: Recipe,
+    method: Method,
+    data: Dataset,
+    history: list[dict[str, str]],
+    *,
+    time_budget: float | None,
+    device: str,
 ) -> dict[str, Any]:
     """Say what really happened."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
         "recipe": recipe.model_dump(mode="json"),
+        "options": {f.name: getattr(method, f.name) for f in fields(method) if f.init},
         "training_images": len(data),
         "data_sha256": data.sha256,
         "epochs": len(history),

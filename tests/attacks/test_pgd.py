@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fairbench.attacks import ThreatModel, pgd
+from fairbench.attacks.base import run_attack
 from fairbench.attacks.pgd import PGDAttack
 
 
@@ -191,9 +192,10 @@ def test_scoring_any_iterate_breaks_at_least_what_scoring_the_last_does():
     y = model(x).argmax(1)
     broken = {}
     for score in ("last", "any"):
-        proposal = run(PGDAttack(ThreatModel(0.06), 0.03, steps=4, score=score), model, x, y)
-        broken[score] = (model(proposal.adversarial).argmax(1) != y).numpy()
-        at = proposal.extras["broken_at"]
+        attack = PGDAttack(ThreatModel(0.06), 0.03, steps=4, score=score)
+        columns = run_attack(attack, model, model, (x, y, np.arange(300)), num_classes=2, tick=lambda _: None)
+        broken[score] = columns["pgd4_pred"] != y.numpy()
+        at = columns["pgd4_broken_at"]
         assert (np.ma.getmaskarray(at) <= ~broken[score]).all(), "what is broken has a step"
         if score == "any":
             assert np.array_equal(~np.ma.getmaskarray(at), broken["any"])

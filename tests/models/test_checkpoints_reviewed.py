@@ -1,0 +1,94 @@
+"""Checkpoints that a review found misread: the right reading of each."""
+
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from fairbench.errors import CheckpointError
+from fairbench.models import load_model
+from fairbench.models.architectures import ARCHITECTURES
+from fairbench.models.checkpoints import read_state
+
+
+@pytest.fixture
+def state():
+    torch.manual_seed(0)
+    return ARCHITECTURES["small_cnn"].build(num_classes=10, in_channels=1).state_dict()
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda s: {"best_acc1": torch.tensor(0.9), "state_dict": s},
+        lambda s: {"optimizer": {"x": torch.zeros(1)}, "weights": s},
+        lambda s: {"epoch": 3, "model": {f"module.{k}": v for k, v in s.items()}, "loss": torch.zeros(1)},
+    ],
+)
+def test_the_mapping_with_the_weights_is_found_beside_other_tensors(nest, state, tmp_path):
+    torch.save(nest(state), tmp_path / "net.pt")
+    assert load_model(tmp_path / "net.pt").architecture == "small_cnn"
+
+
+@pytest.mark.parametrize("attribute", ["net", "model"])
+def test_an_architecture_whose_only_child_is_called_net_or_model_loads_its_own_checkpoint(
+    attribute, tmp_path, monkeypatch
+):
+    (tmp_path / "wrapped.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        f"        self.{attribute} = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+        f"    def forward(self, x):\n        return self.{attribute}(x)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "wrapped", raising=False)
+    import wrapped
+
+    network = wrapped.Net()
+    torch.save(network.state_dict(), tmp_path / "net.pt")
+    loaded = load_model(tmp_path / "net.pt", arch="wrapped:Net").module
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), network.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.complex64])
+def test_weights_that_are_no_floats_are_not_cast_in_silence(dtype, state, tmp_path):
+    state["features.0.weight"] = (state["features.0.weight"] * 100).to(dtype)
+    torch.save(state, tmp_path / "net.pt")
+    with pytest.raises(CheckpointError, match=r"of another type: features\.0\.weight"):
+        load_model(tmp_path / "net.pt", arch="small_cnn")
+
+
+def test_sparse_weights_are_refused(state, tmp_path):
+    state["classifier.0.weight"] = state["classifier.0.weight"].to_sparse()
+    torch.save(state, tmp_path / "net.pt")
+    with pytest.raises(CheckpointError, match="sparse, quantised or empty"):
+        read_state(tmp_path / "net.pt")
+
+
+class Payload:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_no_environment_variable_makes_loading_run_code(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with (tmp_path / "net.pt").open("wb") as stream:
+        pickle.dump({"w": Payload(tmp_path / "ran")}, stream, protocol=2)
+    with pytest.raises(CheckpointError):
+        read_state(tmp_path / "net.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_path_beside_the_weights_is_plain(state, tmp_path):
+    from pathlib import Path
+
+    torch.save({"state_dict": state, "log": Path("/tmp/x")}, tmp_path / "net.pt")
+    assert load_model(tmp_path / "net.pt").architecture == "small_cnn"
+    assert isinstance(load_model(tmp_path / "net.pt").module, nn.Module)
