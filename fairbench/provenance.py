@@ -55,6 +55,11 @@ def sha256_bytes(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
+def sha256_plain(data: bytes) -> str:
+    """Hash bytes as ``sha256sum`` does."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def sha256_file(path: Path) -> str:
     """Hash a file's bytes (as ``sha256sum`` does)."""
     with path.open("rb") as stream:

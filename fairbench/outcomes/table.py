@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, replacing, write_json
 from fairbench.outcomes.schema import FORMAT_VERSION, attacks_in, conform
+from fairbench.provenance import sha256_file, sha256_plain
 
 TABLE = "outcomes.parquet"
 MANIFEST = "manifest.json"
 _VERSION_KEY = b"fairbench_format"
+_TABLE_HASH = "table_sha256"
+"""Key of the table's hash in a manifest on disk; pages have checksums, but Parquet's own footer has none."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,11 @@ class Outcomes:
             The folder cannot be written.
         """
         folder = make_folder(Path(folder))
-        write_json(self.manifest, folder / MANIFEST)  # first: it says whose folder this is
-        write_table(self.frame, folder / TABLE)
+        data = table_bytes(self.frame)
+        manifest = {**self.manifest, _TABLE_HASH: sha256_plain(data)}
+        write_json(manifest, folder / MANIFEST)  # first: it says whose folder this is
+        with replacing(folder / TABLE) as temporary:
+            temporary.write_bytes(data)
         return folder
 
     @classmethod
@@ -88,7 +94,11 @@ class Outcomes:
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
-        return cls(read_table(folder / TABLE), manifest)
+        expected = manifest.pop(_TABLE_HASH, None)
+        path = folder / TABLE
+        if expected is not None and path.is_file() and sha256_file(path) != expected:
+            raise OutcomesError(f"{path} is not the table its manifest was written with: damaged, or changed since.")
+        return cls(read_table(path), manifest)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -111,14 +121,21 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def write_table(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a table as Parquet, byte-identical for equal tables."""
+    """Write a table as Parquet; see :func:`table_bytes`."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(table_bytes(frame, metadata))
+
+
+def table_bytes(frame: pd.DataFrame, metadata: dict[str, str] | None = None) -> bytes:
+    """Return a table as Parquet, the same bytes for equal tables, every page with its checksum."""
     table = pa.Table.from_pandas(frame, preserve_index=False)
     named = {
         _VERSION_KEY: str(FORMAT_VERSION).encode(),
         **{k.encode(): v.encode() for k, v in (metadata or {}).items()},
     }
-    with replacing(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(named), temporary, compression="zstd", write_page_checksum=True)
+    stream = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(named), stream, compression="zstd", write_page_checksum=True)
+    return stream.getvalue().to_pybytes()
 
 
 def read_table(path: Path) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -187,16 +188,16 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
 
 def test_a_full_disk_leaves_the_last_whole_state(tmp_path, monkeypatch):
     chosen = recipe("standard")
-    saved = torch.save
+    written = Path.write_bytes
     calls = []
 
-    def full(value, path):
+    def full(path, data):
         calls.append(path)
         if len(calls) == 2:
             raise OSError(28, "No space left on device")
-        saved(value, path)
+        return written(path, data)
 
-    monkeypatch.setattr(torch, "save", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OutcomesError, match="No space left"):
         train(chosen, tmp_path / "run")
     monkeypatch.undo()
