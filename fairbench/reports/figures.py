@@ -60,9 +60,10 @@ def class_bars(summary: Summary, path: Path) -> None:
             f"{summary.model} on {summary.dataset}\n{summary.n:,} test examples, protocol {summary.protocol}",
             loc="left",
         )
-        axes.legend(
-            title=None, loc="upper center", bbox_to_anchor=(0.45, -0.9 / height), ncols=len(series), frameon=False
-        )
+        handles, labels = axes.get_legend_handles_labels()
+        if (inner := axes.get_legend()) is not None:
+            inner.remove()
+        figure.legend(handles, labels, loc="outside lower center", ncols=1 if len(series) > 2 else 2, frameon=False)
         sns.despine(figure, left=True)
         with replacing(path) as temporary:
             figure.savefig(temporary, dpi=150, metadata={"Software": None})
