@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from fairbench.metrics import Summary
     from fairbench.models import Model
     from fairbench.outcomes import Outcomes
+
+
+_SAY_EVERY = 60.0
+"""Seconds between lines of progress where there is no terminal to draw a bar on."""
 
 
 class Format(StrEnum):
@@ -205,10 +210,14 @@ def _progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
     quiet = not console.is_interactive  # elsewhere nothing could be drawn, yet a line would be left
     with Progress(*columns, console=console, transient=True, disable=quiet, speed_estimate_period=300) as bar:
         task = bar.add_task(title, total=None)
+        said = [time.monotonic()]
 
         def report(done: float, total: float) -> None:
             worked[:] = [done]
             bar.update(task, completed=done, total=total)
+            if quiet and time.monotonic() - said[0] > _SAY_EVERY:
+                said[0] = time.monotonic()
+                print(f"{title}: {done / total:.0%} done", file=sys.stderr, flush=True)
 
         yield report
 
