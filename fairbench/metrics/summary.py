@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fairbench.metrics import unfairness
-from fairbench.metrics.classwise import ERRORS, class_errors, count_cells, errors_from_cells
+from fairbench.metrics.classwise import class_errors, count_cells, errors_from_cells
 from fairbench.metrics.intervals import Interval, paired_difference, percentile_interval, resample, wilson
 from fairbench.outcomes import Outcomes
 
@@ -186,6 +186,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-__all__ = ["ERRORS", "AttackSummary", "Summary", "summarize"]

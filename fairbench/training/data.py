@@ -16,14 +16,7 @@ from torch import Tensor
 
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """Random crop after padding by ``crop`` pixels of black, and random horizontal flip; the usual ones for CIFAR."""
-
-    crop: int = 0
-    flip: bool = False
+from fairbench.training.recipe import AugmentationRecipe
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class TrainingData:
     def batches(
         self,
         batch_size: int,
-        augmentation: Augmentation,
+        augmentation: AugmentationRecipe,
         generator: torch.Generator,
         *,
         rank: int = 0,
@@ -75,7 +68,7 @@ class TrainingData:
             yield _augment(x, augmentation, [d[part] for d in draws]), y
 
 
-def _draw(augmentation: Augmentation, batch_size: int, generator: torch.Generator) -> list[Tensor]:
+def _draw(augmentation: AugmentationRecipe, batch_size: int, generator: torch.Generator) -> list[Tensor]:
     """Draw the crop's row and column and whether to flip, for each image of the global batch."""
     places = 2 * augmentation.crop + 1
     top, left = (torch.randint(places, (batch_size,), generator=generator) for _ in range(2))
@@ -83,7 +76,7 @@ def _draw(augmentation: Augmentation, batch_size: int, generator: torch.Generato
     return [top, left, flip]
 
 
-def _augment(x: Tensor, augmentation: Augmentation, draws: list[Tensor]) -> Tensor:
+def _augment(x: Tensor, augmentation: AugmentationRecipe, draws: list[Tensor]) -> Tensor:
     top, left, flip = (draw.to(x.device) for draw in draws)
     height, width = x.shape[2:]
     if augmentation.crop:

@@ -24,7 +24,7 @@ from fairbench.files import make_folder, replacing, write_json
 from fairbench.memory import keep_freed_memory
 from fairbench.models.folding import Folded
 from fairbench.models.prepare import frozen
-from fairbench.training.data import Augmentation, TrainingData, split_validation
+from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.method import METHODS, ClassErrors, Context, Method
 from fairbench.training.recipe import OptimizerRecipe, Recipe
 from fairbench.training.schedule import Clock, learning_rate
@@ -179,7 +179,7 @@ class _Fit:
         total, count, rate = 0.0, 0, 0.0
         parts = self.data.batches(
             self.recipe.batch_size,
-            Augmentation(self.recipe.augmentation.crop, self.recipe.augmentation.flip),
+            self.recipe.augmentation,
             self.generator,
             rank=self.fabric.global_rank,
             world=self.fabric.world_size,

@@ -6,9 +6,8 @@ beside it; :meth:`Method.loss` is the outer loss on one batch. ``docs/write_a_me
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +15,6 @@ from torch import Tensor, nn
 from fairbench.attacks.pgd import PGDResult, pgd
 from fairbench.errors import RecipeError
 from fairbench.registry import Registry, suggest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _HOME = "fairbench.training.methods"
 METHODS = Registry(
@@ -231,14 +227,3 @@ def _check_range(method: str, key: str, value: Any) -> None:
         )
     if key in ("steps", "slack") and value < 0:
         raise RecipeError(f"method {method}: {key} {value}: it cannot be negative.")
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> "Iterator[nn.Module]":
-    """Put a model into ``eval()`` mode for a while."""
-    training = model.training
-    model.eval()
-    try:
-        yield model
-    finally:
-        model.train(training)
