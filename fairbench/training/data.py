@@ -36,9 +36,10 @@ class TrainingData:
         return len(self.labels)
 
     def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (B, C, H, W) float32 in [0, 1] and (B,) int64 of some rows."""
+        """Return (B, C, H, W) float32 in [0, 1], channels last in memory where it is 4-D, and (B,) int64."""
         x = self.inputs[rows]
-        return (x.float() / 255 if x.dtype == torch.uint8 else x.float()), self.labels[rows]
+        x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
+        return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), self.labels[rows]
 
     def batches(
         self,

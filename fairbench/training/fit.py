@@ -128,7 +128,7 @@ class _Fit:
         )
         self.fabric.launch()
         keep_freed_memory()
-        self.module = module
+        self.module = module.to(memory_format=torch.channels_last)  # convolutions are faster so
         self.classes = dataset.classes
         training, held = split_validation(dataset, recipe.validation_per_class)
         self.data = TrainingData.of(training, self.fabric.device)

@@ -23,7 +23,7 @@ from fairbench.models.base import Model
 from fairbench.models.building import accepted
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
-from fairbench.training.data import without_classes
+from fairbench.training.data import split_validation, without_classes
 from fairbench.training.fit import Hardware, Report, build_method, fit, read_history
 from fairbench.training.method import Method
 from fairbench.training.recipe import Recipe, recipe_names
@@ -144,10 +144,12 @@ def _training_facts(
     device: str,
 ) -> dict[str, Any]:
     """Say what really happened."""
+    training, held = split_validation(data, recipe.validation_per_class)
     return {
         "recipe": recipe.model_dump(mode="json"),
         "options": {f.name: getattr(method, f.name) for f in fields(method) if f.init},
-        "training_images": len(data),
+        "training_images": len(training),
+        "validation_images": 0 if held is None else len(held),
         "data_sha256": data.sha256,
         "epochs": len(history),
         "seconds": round(float(history[-1]["seconds"]), 1) if history else 0.0,

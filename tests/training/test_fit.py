@@ -80,7 +80,8 @@ def test_a_finished_run_is_a_model_and_its_card_says_what_happened(start, tmp_pa
     assert training["epochs"] == 4
     assert training["recipe"]["schedule"]["epochs"] == 4
     assert training["seconds"] > 0
-    assert training["training_images"] == 1437
+    assert training["training_images"] + training["validation_images"] == 1437
+    assert training["validation_images"] == 10 * training["recipe"]["validation_per_class"] > 0
     assert training["hardware"]["device"] in ("cpu", "cuda")
 
 
