@@ -1,0 +1,1 @@
+"""The leaderboard: results that are kept, and what is made of them. Works without torch."""

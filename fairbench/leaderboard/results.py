@@ -1,0 +1,112 @@
+"""Kept results: what a model of the zoo did under a protocol, as its outcome table and the summary made from it.
+
+A result is two files of one name: ``NAME.parquet``, the outcome table, and ``NAME.json``, its manifest and summary. The
+table is the evidence; the summary is there to be read, and is never read back.
+"""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from fairbench.errors import OutcomesError
+from fairbench.files import make_folder, replacing, write_json
+from fairbench.metrics import summarize
+from fairbench.outcomes import Outcomes
+from fairbench.outcomes.table import read_table, table_bytes
+from fairbench.provenance import sha256_file, sha256_plain
+from fairbench.registry import suggest
+
+_FORMAT = 1
+_SHIPPED = Path(__file__).parent / "data" / "results"
+_IN_A_CLONE = Path(__file__).parents[2] / "leaderboard" / "results"
+
+
+def results_folder() -> Path:
+    """Return where results are kept: in the installed package, or in ``leaderboard/results`` of a clone."""
+    return _SHIPPED if _SHIPPED.is_dir() else _IN_A_CLONE
+
+
+def result_name(manifest: Mapping[str, Any]) -> str:
+    """Return ``model.protocol``, and what of the protocol was changed.
+
+    Examples
+    --------
+    >>> result_name({"model": {"name": "m"}, "protocol": {"name": "standard", "modified": {"epsilon": 16 / 255}}})
+    'm.standard.epsilon-16-255'
+    >>> quick = {"name": "quick", "modified": {"attacks": ["pgd20", "autoattack"]}}
+    >>> result_name({"model": {"name": "m"}, "protocol": quick})
+    'm.quick.attacks-pgd20-autoattack'
+    """
+    protocol = manifest["protocol"]
+    changes = [f"{key}-{_plain(value)}" for key, value in sorted(protocol["modified"].items())]
+    return ".".join([manifest["model"]["name"], protocol["name"], *changes])
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        share = Fraction(value).limit_denominator(255)
+        return f"{round(value * 255)}-255" if share == Fraction(round(value * 255), 255) else f"{value:g}"
+    return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def result_names(folder: Path | None = None) -> list[str]:
+    """Return the names of all kept results, sorted."""
+    return sorted(path.stem for path in (folder or results_folder()).glob("*.json"))
+
+
+def write_result(outcomes: Outcomes, folder: Path | None = None) -> Path:
+    """Keep a result and return its JSON file. The same result again changes nothing.
+
+    Raises
+    ------
+    OutcomesError
+        Another result has this name, or the folder cannot be written.
+    """
+    folder = make_folder(folder or results_folder())
+    path = folder / f"{result_name(outcomes.manifest)}.json"
+    if path.exists() and _document(path)["manifest"]["run"] != outcomes.manifest["run"]:
+        raise OutcomesError(f"{path} is another run's result; results are never overwritten. Remove it first.")
+    data = table_bytes(outcomes.frame)
+    with replacing(path.with_suffix(".parquet")) as temporary:
+        temporary.write_bytes(data)
+    document = {
+        "format": _FORMAT,
+        "table_sha256": sha256_plain(data),
+        "manifest": outcomes.manifest,
+        "summary": summarize(outcomes).to_dict(),
+    }
+    write_json(document, path)
+    return path
+
+
+def read_result(name: str, folder: Path | None = None) -> Outcomes:
+    """Read a kept result by its name.
+
+    Raises
+    ------
+    OutcomesError
+        There is none of this name (the nearest is suggested), or its files are damaged or do not belong together.
+    """
+    folder = folder or results_folder()
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        raise OutcomesError(f"no kept result '{name}'.{suggest(name, result_names(folder))}")
+    document = _document(path)
+    table = path.with_suffix(".parquet")
+    if not table.is_file() or sha256_file(table) != document["table_sha256"]:
+        raise OutcomesError(f"{table} is not the table that {path.name} names: missing, damaged, or changed since.")
+    return Outcomes(read_table(table), document["manifest"])
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["format"] != _FORMAT:
+            raise OutcomesError(f"{path} has format {document['format']}; this fairbench reads {_FORMAT}.")
+        if not isinstance(document["manifest"]["run"], str) or not isinstance(document["table_sha256"], str):
+            raise TypeError("run and table_sha256 are text")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise OutcomesError(f"{path} is no result ({error}).") from error
+    return dict(document)

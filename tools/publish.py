@@ -1,0 +1,66 @@
+"""Put a finished training run into the zoo, and keep its results.
+
+    python tools/publish.py runs/pgd_at                                      # weights and card
+    python tools/publish.py --results pgd_at_lenet5_fashion_mnist standard   # and what it does under a protocol
+    python tools/publish.py --results NAME standard --epsilon 16/255
+    python tools/publish.py --results NAME quick --attacks pgd20,autoattack
+
+An evaluation that was killed goes on where it stopped.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def publish(run: Path) -> None:
+    """Copy a run's weights and card to ``model_zoo``, under the recipe's name."""
+    from fairbench.files import replacing
+    from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, read_card
+
+    card = read_card(run / CARD_FILE)
+    plain = yaml.safe_load((run / CARD_FILE).read_text(encoding="utf-8"))
+    plain["weights"]["file"] = f"{card.name}.safetensors"
+    (ROOT / "model_zoo" / "weights").mkdir(exist_ok=True)
+    with replacing(ROOT / "model_zoo" / "weights" / plain["weights"]["file"]) as temporary:
+        temporary.write_bytes((run / WEIGHTS_FILE).read_bytes())
+    with replacing(ROOT / "model_zoo" / "cards" / f"{card.name}.yaml") as temporary:
+        temporary.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+    print(card.name)
+
+
+def keep_results(name: str, protocol: str, epsilon: str | None, attacks: str | None, data_dir: str | None) -> None:
+    """Evaluate a model of the zoo and keep the result in ``leaderboard/results``."""
+    from fairbench import evaluate, load_dataset, load_model
+    from fairbench.evaluation import Protocol
+    from fairbench.evaluation.protocol import parse_fraction
+    from fairbench.leaderboard.results import write_result
+
+    chosen = Protocol.named(
+        protocol,
+        epsilon=None if epsilon is None else parse_fraction(epsilon, "--epsilon"),
+        attacks=None if attacks is None else tuple(attacks.split(",")),
+    )
+    model = load_model(name)
+    split = "sample" if chosen.examples == "sample" else "test"
+    data = load_dataset(model.dataset, split, data_dir=data_dir, resize=model.input_size)
+    print(write_result(evaluate(model, data, chosen)).name)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path)
+    parser.add_argument("--results", nargs=2, metavar=("MODEL", "PROTOCOL"))
+    parser.add_argument("--epsilon")
+    parser.add_argument("--attacks")
+    parser.add_argument("--data-dir")
+    arguments = parser.parse_args()
+    for folder in arguments.runs:
+        publish(folder)
+    if arguments.results:
+        keep_results(*arguments.results, arguments.epsilon, arguments.attacks, arguments.data_dir)
+    sys.exit(0)
