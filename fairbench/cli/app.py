@@ -8,8 +8,9 @@ import fairbench
 from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.evaluate import evaluate
+from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
-from fairbench.cli.train import methods, recipes_app, train
+from fairbench.cli.train import recipes_app, train
 
 app = typer.Typer(
     name="fairbench",
@@ -40,7 +41,7 @@ def _main(
 app.command()(evaluate)
 app.add_typer(models_app, name="models")
 app.command()(train)
-app.command()(methods)
+app.add_typer(methods_app, name="methods")
 app.add_typer(recipes_app, name="recipes")
 app.command()(datasets)
 app.command()(doctor)

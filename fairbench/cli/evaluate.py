@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairbench.cli import options
+from fairbench.cli.options import classes
 
 if TYPE_CHECKING:
     from fairbench.datasets import Dataset
@@ -77,6 +78,9 @@ def evaluate(
     resize: Annotated[
         str | None, typer.Option(help="Image size, such as 32 or 24x32. Default: what the model demands.")
     ] = None,
+    drop_classes: Annotated[
+        str | None, typer.Option(help="Classes to leave out, such as 2,3,4,5. Default: those the run left out.")
+    ] = None,
     model_dir: Annotated[str | None, typer.Option(help="RobustBench's download folder. Default: ./models.")] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Images attacked at once; bounds memory. Default: 128.")
@@ -105,6 +109,7 @@ def evaluate(
     chosen = _protocol(protocol, epsilon, step, changes)
     loading = {
         "resize": options.size(resize),
+        "drop_classes": drop_classes,
         "mean": options.floats(mean, "--mean"),
         "std": options.floats(std, "--std"),
         "arch": arch,
@@ -141,12 +146,13 @@ def _load(
     """Load the data first: a checkpoint's architecture may need to know its shape and class count."""
     from fairbench.datasets import load_dataset
     from fairbench.models import load_model
-    from fairbench.models.loading import own_dataset
+    from fairbench.models.loading import dropped_classes, own_dataset
 
-    resize = options.pop("resize")
+    resize, drop = options.pop("resize"), options.pop("drop_classes")
     dataset = dataset or own_dataset(model)
     split = "sample" if protocol.examples == "sample" else "test"
     data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
+    data = data.without_classes(dropped_classes(model) if drop is None else classes(drop))
     loaded = load_model(
         model, num_classes=data.num_classes, shape=data.shape, dataset=dataset, input_size=resize, **options
     )

@@ -1,6 +1,6 @@
 """Option values as people type them."""
 
-from fairbench.errors import ModelError, ProtocolError
+from fairbench.errors import DatasetError, ModelError, ProtocolError
 
 
 def floats(text: str | None, option: str) -> tuple[float, ...] | None:
@@ -36,6 +36,20 @@ def size(text: str | None) -> tuple[int, int] | None:
     if len(numbers) not in (1, 2) or not all(0 < number <= 10_000 for number in numbers):
         raise ProtocolError(f"--resize {text}: give one size such as 32, or HEIGHTxWIDTH such as 24x32.")
     return numbers[0], numbers[-1]
+
+
+def classes(text: str) -> tuple[int, ...]:
+    """Read "2,3,4,5", numbers of classes.
+
+    Raises
+    ------
+    DatasetError
+        It is not whole numbers with commas between.
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise DatasetError(f"--drop-classes {text}: give class numbers with commas between, such as 2,3,4,5.") from None
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""``fairbench train``, ``methods``, ``recipes``: make a model by a recipe."""
+"""``fairbench train``, ``recipes``: make a model by a recipe."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairbench.cli.options import classes
 from fairbench.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def train(
     devices: Annotated[int, typer.Option(help="Processes, or GPUs.")] = 1,
     nodes: Annotated[int, typer.Option(help="Machines, under torchrun.")] = 1,
     compile_: Annotated[bool, typer.Option("--compile", help="Compile the network with torch.compile.")] = False,
+    tensorboard: Annotated[bool, typer.Option(help="Log to OUT/tensorboard too (needs the package).")] = False,
 ) -> None:
     """Train a model by a recipe; the folder it leaves is a model for evaluate."""
     chosen = _recipe(recipe, method, arch, dataset)
@@ -48,14 +50,22 @@ def train(
     }
     settings |= {key: value for key, value in own.items() if value is not None}
     if drop_classes is not None:
-        settings["drop_classes"] = f"[{drop_classes}]"
+        settings["drop_classes"] = list(classes(drop_classes))
     chosen = chosen.changed(settings)
     from fairbench.training import train as run
     from fairbench.training.fit import Hardware
 
     hardware = Hardware(device, devices, nodes, compile_)
     with _progress(f"{chosen.name} ({chosen.method})") as report:
-        run(chosen, out, data_dir=data_dir, hardware=hardware, time_budget=seconds(time_budget), report=report)
+        run(
+            chosen,
+            out,
+            data_dir=data_dir,
+            hardware=hardware,
+            time_budget=seconds(time_budget),
+            report=report,
+            tensorboard=tensorboard,
+        )
     print(f"{out} is a model now: fairbench evaluate --model {out}")
 
 
@@ -128,7 +138,9 @@ def _progress(title: str) -> Any:
             task = bar.add_task(title, total=1.0)
 
             def report(row: dict[str, Any]) -> None:
-                if "progress" in row:
+                if "warning" in row:
+                    bar.console.print(f"warning: {row['warning']}", style="yellow", markup=False)
+                elif "progress" in row:
                     bar.update(task, completed=row["progress"], description=f"{title} loss {row['loss']:.3f}")
                 else:
                     bar.console.print(_line(row), markup=False)
@@ -147,25 +159,6 @@ def _line(row: dict[str, Any]) -> str:
         f"{text}  held-out std {row['avg_std']:.1f}, worst {row['worst_std']:.1f} ({row['worst_std_class']}); "
         f"rob {row['avg_rob']:.1f}, worst {row['worst_rob']:.1f} ({row['worst_rob_class']})"
     )
-
-
-def methods() -> None:
-    """List the training methods, their options and sources."""
-    from rich.console import Console
-
-    from fairbench.training.method import METHODS
-
-    console = Console(highlight=False, soft_wrap=True)
-    for name in METHODS:
-        method = METHODS[name]
-        options = ", ".join(
-            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
-            for key, value in method.options().items()
-        )
-        console.print(f"{name:16} {method.source}", markup=False)
-        console.print(f"{'':16} {options or 'no options'}", markup=False)
-        if method.variants:
-            console.print(f"{'':16} variants: {', '.join(method.variants)}", markup=False)
 
 
 recipes_app = typer.Typer(help="List the recipes, or show one.", rich_markup_mode=None)

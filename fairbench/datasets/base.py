@@ -119,6 +119,34 @@ class Dataset:
         rows = np.concatenate([np.flatnonzero(self.labels == c)[:count] for c in range(self.num_classes)])
         return self.subset(np.sort(rows))
 
+    def without_classes(self, drop: tuple[int, ...]) -> "Dataset":
+        """Return the examples of the other classes, numbered anew in order (``sun2023``, Table 4).
+
+        Raises
+        ------
+        DatasetError
+            A class that is not there, or fewer than two left.
+        """
+        unknown = [c for c in drop if not 0 <= c < self.num_classes]
+        if unknown:
+            raise DatasetError(f"--drop-classes {unknown[0]}: classes are 0..{self.num_classes - 1}.")
+        if not drop:
+            return self
+        keep = [c for c in range(self.num_classes) if c not in drop]
+        if len(keep) < 2:
+            raise DatasetError(f"--drop-classes leaves {len(keep)} class(es); two at least are needed.")
+        kept = np.isin(self.labels, keep)
+        attributes = {name: values[kept] for name, values in self.attributes.items()}
+        return replace(
+            self,
+            inputs=self.inputs[kept],
+            labels=np.searchsorted(keep, self.labels[kept]).astype(np.int64),
+            classes=tuple(self.classes[c] for c in keep),
+            index=self.index[kept],
+            attributes=attributes,
+            notes=(*self.notes, f"without {', '.join(self.classes[c] for c in sorted(set(drop)))}"),
+        )
+
     def quick_sample(self) -> "Dataset":
         """Return what the quick protocol attacks: the first 100 of each class, fewer from 11 classes on (1,000 in all).
 

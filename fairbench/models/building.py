@@ -55,6 +55,27 @@ def build(
     return module, size
 
 
+def new_module(arch: str, num_classes: int, shape: tuple[int, int, int]) -> tuple[nn.Module, tuple[int, int] | None]:
+    """Build an architecture with fresh weights, and return it with the (height, width) it demands, if any.
+
+    Parameters
+    ----------
+    arch
+        A registry name, ``torchvision:NAME`` or ``package.module:function``.
+    num_classes, shape
+        Class count and (C, H, W) of the data, offered to a builder that takes them.
+
+    Raises
+    ------
+    ModelError
+        The architecture is unknown or cannot be built.
+    """
+    if arch in ARCHITECTURES or ":" not in arch:
+        known: Architecture = ARCHITECTURES[arch]
+        return known.build(**accepted(known.build, num_classes, shape)), known.input_size
+    return _build_external(arch, num_classes, shape)
+
+
 def fitting(state: Mapping[str, Tensor]) -> list[str]:
     """Return the registry architectures that a state_dict fits exactly."""
     fits = []

@@ -75,11 +75,11 @@ def load_model(
         model = load_robustbench(text.removeprefix("robustbench:"), trained_on, model_dir)
     elif text.startswith("torchvision:"):
         raise ModelError(f"{text} is an architecture: pass --model CHECKPOINT --arch {text}.")
-    elif arch is not None and (_is_model_folder(text) or not _is_path(text)):
-        raise ModelError(f"--arch goes with a checkpoint file; '{text}' is none and brings its own architecture.")
     elif _is_model_folder(text):
         folder = user_path(text)
-        model = _load_card(read_card(folder / CARD_FILE), folder, num_classes)
+        model = _load_card(read_card(folder / CARD_FILE), folder, num_classes, arch, shape)
+    elif arch is not None and not _is_path(text):
+        raise ModelError(f"--arch goes with a checkpoint file; '{text}' is none and brings its own architecture.")
     elif _is_path(text):
         model = _load_checkpoint(user_path(name), arch, num_classes, shape)
     else:
@@ -104,6 +104,16 @@ def own_dataset(name: str) -> str:
     return load_card(name).dataset
 
 
+def dropped_classes(name: str) -> tuple[int, ...]:
+    """Return the classes that a trained run left out (``--drop-classes``); empty for any other model."""
+    if not _is_model_folder(name):
+        return ()
+    training = read_card(user_path(name) / CARD_FILE).training or {}
+    recipe = training.get("recipe")
+    dropped = recipe.get("drop_classes", ()) if isinstance(recipe, dict) else ()
+    return tuple(c for c in dropped if isinstance(c, int)) if isinstance(dropped, list | tuple) else ()
+
+
 def _is_model_folder(text: str) -> bool:
     """Whether this is the folder of a training run; a name of the zoo is the zoo's, whatever lies in the folder."""
     return text not in card_names() and (user_path(text) / CARD_FILE).is_file()
@@ -120,15 +130,24 @@ def _load_zoo(name: str, num_classes: int | None) -> Model:
     return _load_card(load_card(name), None, num_classes)
 
 
-def _load_card(card: ModelCard, weights_folder: Path | None, num_classes: int | None) -> Model:
+def _load_card(
+    card: ModelCard,
+    weights_folder: Path | None,
+    num_classes: int | None,
+    arch: str | None = None,
+    shape: tuple[int, int, int] | None = None,
+) -> Model:
     name = card.name
-    if card.architecture not in ARCHITECTURES and not card.architecture.startswith("torchvision:"):
+    if arch is not None and arch != card.architecture:
+        raise ModelError(f"{name} is a {card.architecture}, its card says; leave --arch {arch} out.")
+    known = card.architecture in ARCHITECTURES or card.architecture.startswith("torchvision:")
+    if not known and arch is None:
         raise ModelError(
             f"the card of {name} names the architecture '{card.architecture}': a card runs no code of one's own; "
-            "pass its weights file to --model, with --arch."
+            f"say so with --arch {card.architecture}."
         )
     path = weights_path(card, weights_folder)
-    module, size = build(card.architecture, read_state(path), name, num_classes=card.num_classes, shape=None)
+    module, size = build(card.architecture, read_state(path), name, num_classes=card.num_classes, shape=shape)
     _check_classes(name, card.num_classes, num_classes)
     if card.normalization is not None:
         module = nn.Sequential(Normalize(card.normalization.mean, card.normalization.std), module)

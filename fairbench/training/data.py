@@ -111,30 +111,3 @@ def split_validation(dataset: Dataset, per_class: int) -> tuple[Dataset, Dataset
         name = dataset.classes[int(np.flatnonzero(present & (counts == 0))[0])]
         raise RecipeError(f"holding out {per_class} images a class leaves none of class {name} to train on.")
     return dataset.subset(rest), dataset.subset(rows)
-
-
-def without_classes(dataset: Dataset, drop: tuple[int, ...]) -> Dataset:
-    """Leave classes out, and number the others anew (``sun2023``, Table 4).
-
-    Raises
-    ------
-    RecipeError
-        A class that is not there, or fewer than two left.
-    """
-    unknown = [c for c in drop if not 0 <= c < dataset.num_classes]
-    if unknown:
-        raise RecipeError(f"--drop-classes {unknown[0]}: classes are 0..{dataset.num_classes - 1}.")
-    keep = [c for c in range(dataset.num_classes) if c not in drop]
-    if len(keep) < 2:
-        raise RecipeError(f"--drop-classes leaves {len(keep)} class(es); two at least are needed.")
-    kept = dataset.subset(np.flatnonzero(np.isin(dataset.labels, keep)))
-    return Dataset(
-        kept.name,
-        kept.inputs,
-        np.searchsorted(keep, kept.labels).astype(np.int64),
-        tuple(dataset.classes[c] for c in keep),
-        kept.index,
-        kept.split,
-        kept.attributes,
-        (*kept.notes, f"without {', '.join(dataset.classes[c] for c in sorted(drop))}"),
-    )

@@ -9,8 +9,9 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,15 @@ from fairbench.training.recipe import OptimizerRecipe, Recipe
 from fairbench.training.schedule import Clock, learning_rate
 from fairbench.training.validation import class_errors
 
-STATE, HISTORY, RECIPE = "state.pt", "history.csv", "recipe.json"
+STATE, HISTORY, CLASSES, RECIPE = "state.pt", "history.csv", "classes.csv", "recipe.json"
+LAST = "last.safetensors"
+"""The last epoch's weights, where the result is another's."""
+_CLASS_COLUMNS = ("epoch", "class", "std", "bndy", "rob")
 _COLUMNS = "epoch seconds lr loss avg_std worst_std worst_std_class avg_rob worst_rob worst_rob_class".split()
 
 Report = Callable[[dict[str, Any]], None]
-"""Called after each epoch with its row of the history, and during it with {"epoch", "progress", "loss"}."""
+"""Called with a row of the history after each epoch, with {"epoch", "progress", "loss"} during it, and with
+{"warning": text} when something looks wrong."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +52,35 @@ class Hardware:
     compile: bool = False
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """A finished run: the module with the chosen weights, and what happened.
+
+    ``chosen_epoch`` is the epoch whose weights they are, None for a running average.
+    """
+
+    module: nn.Module
+    history: list[dict[str, Any]]
+    chosen_epoch: int | None
+    training_images: int
+    validation_images: int
+    warnings: tuple[str, ...]
+    is_writer: bool
+    """Whether this process, of several, writes the files."""
+
+
 def fit(
     recipe: Recipe,
     dataset: Dataset,
     out: str | Path,
     *,
     module: nn.Module,
+    source: nn.Module | None = None,
     hardware: Hardware | None = None,
     time_budget: float | None = None,
     report: Report | None = None,
-) -> nn.Module:
+    tensorboard: bool = False,
+) -> Fitted:
     """Train ``module`` in place by a recipe and return it with the chosen weights.
 
     Parameters
@@ -69,8 +93,12 @@ def fit(
         The run's folder. A run of the same recipe goes on where it stopped; another recipe's is refused.
     module
         The network, initialised or trained (``start``).
+    source
+        The trained model beside it, for methods with ``trains_start`` False.
     time_budget
         Seconds; the schedule follows the clock and the training ends on it.
+    tensorboard
+        Write the history to ``out/tensorboard`` too.
 
     Raises
     ------
@@ -79,7 +107,20 @@ def fit(
     OutcomesError
         The folder cannot be written; the last whole state stays.
     """
-    run = _Fit(recipe, dataset, Path(out), module, hardware or Hardware(), time_budget=time_budget, report=report)
+    if recipe.select != "last" and not recipe.validation_per_class:
+        raise RecipeError(f"select {recipe.select} needs held-out training images: set validation_per_class above 0.")
+    run = _Fit(
+        recipe,
+        dataset,
+        Path(out),
+        module,
+        source=source,
+        hardware=hardware or Hardware(),
+        time_budget=time_budget,
+        report=report,
+    )
+    if tensorboard:
+        run.open_tensorboard()
     return run.run()
 
 
@@ -109,8 +150,9 @@ class _Fit:
         dataset: Dataset,
         out: Path,
         module: nn.Module,
-        hardware: Hardware,
         *,
+        source: nn.Module | None,
+        hardware: Hardware,
         time_budget: float | None,
         report: Report | None,
     ) -> None:
@@ -130,6 +172,7 @@ class _Fit:
         keep_freed_memory()
         self.module = module.to(memory_format=torch.channels_last)  # convolutions are faster so
         self.classes = dataset.classes
+        self.data_sha256 = dataset.sha256
         training, held = split_validation(dataset, recipe.validation_per_class)
         self.data = TrainingData.of(training, self.fabric.device)
         self.held = None if held is None else TrainingData.of(held, self.fabric.device)
@@ -138,8 +181,10 @@ class _Fit:
         self.generator = torch.Generator()
         self.budget = time_budget
         self.history: list[dict[str, Any]] = []
+        self.class_history: list[dict[str, Any]] = []
+        self.board: Any = None
         self.average: dict[str, Tensor] | None = None
-        self.best: tuple[float, dict[str, Tensor]] | None = None
+        self.best: tuple[float, int, dict[str, Tensor]] | None = None
         optimizer = make_optimizer(module, recipe.optimizer)
         compiled: Any = torch.compile(module) if hardware.compile else module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
@@ -149,17 +194,31 @@ class _Fit:
             device=self.fabric.device,
             generator=self.generator,
             attack_copy=lambda asked: self._attack_copy() if asked in (self.model, module) else frozen(asked),
+            source=None if source is None else frozen(source.to(self.fabric.device)),
             rank=self.fabric.global_rank,
             world=self.fabric.world_size,
+            mean=self._mean,
         )
         self.method.setup(context)
 
-    def run(self) -> nn.Module:
+    def open_tensorboard(self) -> None:
+        """Write the history for TensorBoard as well."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise RecipeError("--tensorboard needs the package tensorboard: pip install tensorboard.") from error
+        if self.fabric.is_global_zero:
+            self.board = partial(SummaryWriter, str(self.out / "tensorboard"))
+
+    def run(self) -> Fitted:
         """Train to the end and leave the chosen weights in the module."""
         if self.fabric.is_global_zero:
             self._claim_folder()
         self.fabric.barrier()
         first_epoch, spent = self._resume()
+        if self.board is not None:  # made once the folder is this run's; what was logged of an epoch cut short goes
+            self.board = self.board(purge_step=first_epoch)
+        self.data, count = self.method.training_set(self.data), len(self.data)
         steps = len(self.data) // self.recipe.batch_size
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
         if first_epoch == 0:
@@ -169,8 +228,31 @@ class _Fit:
         while not self.clock.over(epoch):
             self._epoch(epoch)
             epoch += 1
-        self.module.load_state_dict(self._chosen())
-        return self.module
+        if not self.history:
+            raise RecipeError(f"the time budget of {self.budget:g} s was over before the first step; give it more.")
+        if self.board is not None:
+            self.board.close()
+        warnings = self._warnings()
+        for text in warnings:
+            self.report({"warning": text})
+        chosen_epoch = self.history[-1]["epoch"] if self.average is None else None
+        if self.best is not None:
+            chosen_epoch = self.best[1]
+            self._write_last()
+        self.module.load_state_dict(self._weights() if self.best is None else self.best[2])
+        held = 0 if self.held is None else len(self.held)
+        writer = self.fabric.is_global_zero
+        return Fitted(self.module, self.history, chosen_epoch, count, held, warnings, writer)
+
+    def _warnings(self) -> tuple[str, ...]:
+        """Say where the result is no classifier: its errors are those of guessing, or its attack is not felt."""
+        last, guessing = self.history[-1], 100 * (1 - 1 / len(self.classes))
+        if last["avg_std"] is not None and last["avg_std"] > 0.97 * guessing:
+            return (
+                f"the standard error on held-out images is {last['avg_std']:.1f}, and {guessing:.1f} is guessing: "
+                "the training collapsed. Lower optimizer.lr, or train longer.",
+            )
+        return ()
 
     def _epoch(self, epoch: int) -> None:
         self._seed(epoch)
@@ -186,27 +268,42 @@ class _Fit:
         )
         for step, (x, y) in enumerate(parts):
             progress = self.clock.progress(epoch, step)
-            if self.budget is not None and progress >= 1:
+            if self._is_over(progress):
                 break
             rate = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
             total += self._step(x, y, rate, where=f"epoch {epoch}, step {step}")
             count += 1
             self.report({"epoch": epoch, "progress": progress, "loss": total / count})
+        if not count:
+            return
         validate = self._validate_once()
+        self.method.progress = self.clock.progress(epoch + 1, 0)
         self.method.end_epoch(validate)
         decay = self.method.average_decay(validate)
         if decay is not None:
             self._enter_average(decay)
-        self._record(epoch, total / max(count, 1), rate, validate)
+        self._record(epoch, total / count, rate, validate)
         self._save(epoch + 1)
+
+    def _is_over(self, progress: float) -> bool:
+        """Whether the time budget is spent; processes with clocks of their own stop at the same step."""
+        if self.budget is None:
+            return False
+        return bool(self._mean(torch.tensor(float(progress >= 1))) > 0)
+
+    def _mean(self, value: Tensor) -> Tensor:
+        """Return the mean over the processes, where the value was."""
+        if self.fabric.world_size == 1:
+            return value.detach()
+        reduced: Any = self.fabric.all_reduce(value.detach().to(self.fabric.device), reduce_op="mean")
+        return reduced.to(value.device)
 
     def _step(self, x: Tensor, y: Tensor, rate: float, where: str) -> float:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.method.loss(self.model, x, y)
-        reduced: Any = self.fabric.all_reduce(loss.detach(), reduce_op="mean")
-        value = float(reduced)
+        value = float(self._mean(loss))
         if not math.isfinite(value):
             raise RecipeError(
                 f"the loss is {value} at {where}: lower optimizer.lr (now up to {self.recipe.optimizer.lr:g}), or use "
@@ -245,15 +342,19 @@ class _Fit:
         return validate
 
     def _validate(self) -> ClassErrors:
+        """Return the held-out errors of the weights of this moment."""
         if self.held is None:
             raise RecipeError("this recipe needs held-out training images: set validation_per_class above 0.")
+        return class_errors(
+            self._attack_copy(), self.held, self.held_index, len(self.classes), self.recipe.validation_epsilon
+        )
+
+    def _validate_average(self) -> ClassErrors:
+        """Return those of the running average, which is the result."""
         now = {k: v.detach().clone() for k, v in self.module.state_dict().items()}
-        if self.average is not None:
-            self.module.load_state_dict(self.average)
+        self.module.load_state_dict(self._weights())
         try:
-            return class_errors(
-                self._attack_copy(), self.held, self.held_index, len(self.classes), self.recipe.validation_epsilon
-            )
+            return self._validate()
         finally:
             self.module.load_state_dict(now)
 
@@ -261,13 +362,20 @@ class _Fit:
         row: dict[str, Any] = dict.fromkeys(_COLUMNS)
         row |= {"epoch": epoch, "seconds": round(self.clock.seconds, 3), "lr": rate, "loss": loss}
         if self.held is not None:
-            errors = validate()
+            errors = validate() if self.average is None else self._validate_average()
             for name, values, average in (("std", errors.std, errors.avg_std), ("rob", errors.rob, errors.avg_rob)):
                 worst = int(np.nanargmax(values.numpy()))
                 row |= {f"avg_{name}": 100 * average, f"worst_{name}": 100 * float(values[worst])}
                 row[f"worst_{name}_class"] = self.classes[worst]
             self._remember_best(row)
+            by_class = zip(self.classes, errors.std.tolist(), errors.bndy.tolist(), errors.rob.tolist(), strict=True)
+            self.class_history += [
+                dict(zip(_CLASS_COLUMNS, (epoch, name, *(round(100 * v, 4) for v in values)), strict=True))
+                for name, *values in by_class
+            ]
         self.history.append(row)
+        if self.board is not None:
+            self._log(row)
         self.report(row)
 
     def _remember_best(self, row: dict[str, Any]) -> None:
@@ -275,13 +383,24 @@ class _Fit:
             return
         value = float(row[self.recipe.select])
         if self.best is None or value < self.best[0]:
-            self.best = value, {k: v.detach().cpu().clone() for k, v in self._weights().items()}
+            weights = {k: v.detach().cpu().clone() for k, v in self._weights().items()}
+            self.best = value, int(row["epoch"]), weights
+
+    def _log(self, row: dict[str, Any]) -> None:
+        for name, value in row.items():
+            if isinstance(value, float):
+                self.board.add_scalar(name, value, row["epoch"])
+        for by_class in (r for r in self.class_history if r["epoch"] == row["epoch"]):
+            for name in ("std", "rob"):
+                self.board.add_scalar(f"{name}/{by_class['class']}", by_class[name], row["epoch"])
 
     def _weights(self) -> dict[str, Tensor]:
         return self.module.state_dict() if self.average is None else self.average
 
-    def _chosen(self) -> dict[str, Tensor]:
-        return self.best[1] if self.best is not None else self._weights()
+    def _write_last(self) -> None:
+        """Keep the last epoch's weights beside the chosen ones."""
+        if self.fabric.is_global_zero:
+            write_weights(self._weights(), self.out / LAST)
 
     def _seed(self, epoch: int) -> None:
         """Seed all that an epoch draws; layers with dropout draw from torch's own generators."""
@@ -289,7 +408,7 @@ class _Fit:
         torch.manual_seed((self.recipe.seed << 20) + epoch + 1)
 
     def _identity(self) -> dict[str, Any]:
-        return self.recipe.model_dump(mode="json") | {"time_budget": self.budget}
+        return self.recipe.model_dump(mode="json") | {"time_budget": self.budget, "data_sha256": self.data_sha256}
 
     def _claim_folder(self) -> None:
         """Make the folder this run's own, or find that it is."""
@@ -323,14 +442,23 @@ class _Fit:
                 "average": self.average,
                 "best": self.best,
                 "history": json.dumps(self.history),
+                "class_history": json.dumps(self.class_history),
             }
             whole = io.BytesIO()  # torch.save hides what kept it from writing to a file
             torch.save(state, whole)
             with replacing(self.out / STATE) as temporary:
                 temporary.write_bytes(whole.getbuffer())
-            with replacing(self.out / HISTORY) as temporary:
-                temporary.write_text(history_text(self.history), encoding="utf-8")
+            self._write_history()
         self.fabric.barrier()
+
+    def _write_history(self) -> None:
+        """Write what is in the state as CSV too, for people."""
+        for name, columns, rows in (
+            (HISTORY, _COLUMNS, self.history),
+            (CLASSES, _CLASS_COLUMNS, self.class_history),
+        ):
+            with replacing(self.out / name) as temporary:
+                temporary.write_text(csv_text(columns, rows), encoding="utf-8")
 
     def _resume(self) -> tuple[int, float]:
         """Load the last whole state; return the epoch that comes next and the seconds spent."""
@@ -345,7 +473,9 @@ class _Fit:
         self.optimizer.load_state_dict(state["optimizer"])
         self.method.load_state(state["method"])
         self.average, self.best = state["average"], state["best"]
-        self.history = json.loads(state["history"])
+        self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
+        if self.fabric.is_global_zero:
+            self._write_history()
         return int(state["epoch"]), float(state["seconds"])
 
 
@@ -362,10 +492,19 @@ def read_history(out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))) if path.exists() else []
 
 
-def history_text(history: list[dict[str, Any]]) -> str:
-    """Return the history as CSV."""
+def csv_text(columns: Sequence[str], rows: list[dict[str, Any]]) -> str:
+    """Return rows as CSV."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, _COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(history)
+    writer.writerows(rows)
     return stream.getvalue()
+
+
+def write_weights(state: Mapping[str, Tensor], path: Path) -> None:
+    """Write weights as safetensors, whole or not at all."""
+    from safetensors.torch import save
+
+    data = save({k: v.detach().cpu().contiguous() for k, v in state.items()})
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)

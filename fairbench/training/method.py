@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fairbench.attacks.pgd import PGDResult, pgd
 from fairbench.errors import RecipeError
 from fairbench.registry import Registry, suggest
+from fairbench.training.data import TrainingData
 
 _HOME = "fairbench.training.methods"
 METHODS = Registry(
@@ -31,6 +32,7 @@ METHODS = Registry(
         "refrl_at": f"{_HOME}.refrl_at:RefrlAT",
         "refrl_reweight": f"{_HOME}.refrl_reweight:RefrlReweight",
         "refrl_remargin": f"{_HOME}.refrl_remargin:RefrlRemargin",
+        "static_augmentation": f"{_HOME}.static_augmentation:StaticAugmentation",
         "cfa": f"{_HOME}.cfa:CFA",
         "dafa": f"{_HOME}.dafa:DAFA",
         "wat": f"{_HOME}.wat:WAT",
@@ -68,7 +70,10 @@ class ClassErrors:
 
 
 Validate = Callable[[], ClassErrors]
-"""Attacks the validation images with PGD-20 and returns their errors; computed when first called in an epoch."""
+"""Attacks the held-out training images with PGD-20 and returns their errors; computed when first called in an epoch.
+
+It judges the weights of this moment, also where a running average of them will be the result.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,9 +86,13 @@ class Context:
     """On the CPU; seeded anew for each epoch from the run's seed, so that a resumed run draws the same."""
     attack_copy: Callable[[nn.Module], nn.Module]
     """Returns the model as an attack wants it: eval, frozen, batch norm folded, weights as they are now."""
+    source: nn.Module | None = None
+    """The trained model that the recipe starts from, frozen, where the method wants it beside a new one."""
     rank: int = 0
     world: int = 1
     """Which process this is, of how many; each has an equal part of the global batch."""
+    mean: Callable[[Tensor], Tensor] = lambda value: value
+    """Returns the mean of a tensor over the processes, without its gradient."""
 
 
 def option(default: Any, source: str) -> Any:
@@ -104,6 +113,8 @@ class Method:
     """Paper and equation."""
     needs_start: ClassVar[bool] = False
     """Whether it starts from a trained model (``--from``)."""
+    trains_start: ClassVar[bool] = True
+    """Whether that model is trained further; else a new one is, and ``context.source`` is the trained one."""
     state_fields: ClassVar[tuple[str, ...]] = ()
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named sets of hyper-parameters that differ from the defaults."""
@@ -114,12 +125,17 @@ class Method:
         self.epoch = 0
         self.progress = 0.0
 
+    def training_set(self, data: TrainingData) -> TrainingData:
+        """Return the images to train on; asked once in each run, resumed or not. Default: those that are there."""
+        return data
+
     def begin(self, validate: Validate) -> None:
         """Adapt before the first epoch; not called again when a run is resumed. Default: nothing."""
 
     def start_epoch(self, epoch: int, progress: float) -> None:
         """Be told the number of the epoch that begins, from 0, and how much of the training is done, 0 to 1.
 
+        When :meth:`end_epoch` is called, ``progress`` is that after the epoch.
         Papers name epochs of schedules of theirs; what a method does at one of them it does at that share of the run.
         """
         self.epoch, self.progress = epoch, progress
@@ -137,7 +153,7 @@ class Method:
         raise NotImplementedError
 
     def end_epoch(self, validate: Validate) -> None:
-        """Adapt after an epoch; ``validate`` gives errors on held-out training images. Default: nothing."""
+        """Adapt after an epoch; ``validate`` gives the errors of the weights as they are now. Default: nothing."""
 
     def average_decay(self, validate: Validate) -> float | None:
         """Return the decay with which this epoch's weights enter a running average, or None to leave them out.

@@ -18,13 +18,11 @@ from fairbench import __version__, provenance
 from fairbench.datasets import Dataset, load_dataset
 from fairbench.errors import RecipeError
 from fairbench.files import replacing
-from fairbench.models.architectures import ARCHITECTURES, Architecture
 from fairbench.models.base import Model
-from fairbench.models.building import accepted
+from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
-from fairbench.training.data import split_validation, without_classes
-from fairbench.training.fit import Hardware, Report, build_method, fit, read_history
+from fairbench.training.fit import Fitted, Hardware, Report, build_method, fit, write_weights
 from fairbench.training.method import Method
 from fairbench.training.recipe import Recipe, recipe_names
 
@@ -38,6 +36,7 @@ def train(
     hardware: Hardware | None = None,
     time_budget: float | None = None,
     report: Report | None = None,
+    tensorboard: bool = False,
 ) -> Model:
     """Train by a recipe and return the model; ``out`` becomes a model folder.
 
@@ -51,6 +50,8 @@ def train(
         Training images; default: the training split of the recipe's dataset, from ``data_dir``.
     time_budget
         Seconds; the schedule follows the clock.
+    tensorboard
+        Write the history to ``out/tensorboard`` too.
 
     Raises
     ------
@@ -59,31 +60,41 @@ def train(
     """
     method = build_method(recipe)
     data = dataset if dataset is not None else load_dataset(recipe.dataset, "train", data_dir=data_dir)
-    data = without_classes(data, recipe.drop_classes) if recipe.drop_classes else data
-    architecture = _architecture(recipe.architecture)
-    if architecture.input_size is not None:
-        data = data.resized(*architecture.input_size)
-    module = _initial(recipe, method, architecture, data)
-    fit(recipe, data, out, module=module, hardware=hardware, time_budget=time_budget, report=report)
-    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank() != 0:
-        return Model(module, recipe.name, recipe.architecture, architecture.input_size, recipe.dataset)
-    _finish(recipe, method, module, data, out=Path(out), time_budget=time_budget)
-    return load_model(out)
-
-
-def _architecture(name: str) -> Architecture:
-    return ARCHITECTURES[name]
-
-
-def _initial(recipe: Recipe, method: Method, architecture: Architecture, data: Dataset) -> nn.Module:
-    """Build the network: initialised by the seed, or with the weights of the model the recipe starts from."""
+    data = data.without_classes(recipe.drop_classes)
     torch.manual_seed(recipe.seed)
-    module = architecture.build(**accepted(architecture.build, data.num_classes, data.shape))
+    module, size = new_module(recipe.architecture, data.num_classes, data.shape)
+    if size is not None:
+        data = data.resized(*size)
+    source = _start(recipe, method, module, data)
+    fitted = fit(
+        recipe,
+        data,
+        out,
+        module=module,
+        source=source,
+        hardware=hardware,
+        time_budget=time_budget,
+        report=report,
+        tensorboard=tensorboard,
+    )
+    if not fitted.is_writer:
+        return Model(module, recipe.name, recipe.architecture, size, recipe.dataset)
+    _finish(recipe, method, fitted, data, out=Path(out), time_budget=time_budget)
+    own = ":" in recipe.architecture and not recipe.architecture.startswith("torchvision:")
+    return load_model(out, arch=recipe.architecture if own else None, shape=data.shape)
+
+
+def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> nn.Module | None:
+    """Give the network the weights of the model the recipe starts from, or return that model where it stays beside."""
     if recipe.start is None:
         if method.needs_start:
             raise RecipeError(f"method {method.name} starts from a trained model: name one with --from.")
-        return module
-    start = _start(recipe.start)
+        return None
+    start = _load_start(recipe.start, recipe.architecture, data)
+    if not method.trains_start:
+        if start.card is not None and start.card.num_classes != data.num_classes:
+            raise RecipeError(f"--from {recipe.start} has {start.card.num_classes} classes, not {data.num_classes}.")
+        return start.module
     try:
         module.load_state_dict(start.module.state_dict())
     except RuntimeError as error:
@@ -91,30 +102,26 @@ def _initial(recipe: Recipe, method: Method, architecture: Architecture, data: D
             f"--from {recipe.start}: it is a {start.architecture}, and its weights do not fit {recipe.architecture} "
             f"with {data.num_classes} classes."
         ) from error
-    return module
+    return None
 
 
-def _start(name: str) -> Model:
+def _load_start(name: str, architecture: str, data: Dataset) -> Model:
     """Load the model to start from; one that a recipe would make is not there until it is trained."""
     if name in recipe_names() and name not in card_names() and not Path(name).exists():
         raise RecipeError(
             f"this recipe starts from {name}, which is not trained yet: fairbench train --recipe {name} --out DIR, "
             "then pass --from DIR."
         )
-    return load_model(name)
+    arch = architecture if Path(name).is_file() else None
+    return load_model(name, arch=arch, num_classes=data.num_classes, shape=data.shape)
 
 
 def _finish(
-    recipe: Recipe, method: Method, module: nn.Module, data: Dataset, *, out: Path, time_budget: float | None
+    recipe: Recipe, method: Method, fitted: Fitted, data: Dataset, *, out: Path, time_budget: float | None
 ) -> None:
     """Write weights and card, each whole or not at all."""
-    from safetensors.torch import save
-
-    device = next(module.parameters()).device.type
-    state = {k: v.detach().cpu().contiguous() for k, v in module.state_dict().items()}
-    with replacing(out / WEIGHTS_FILE) as temporary:
-        temporary.write_bytes(save(state))
-    history = read_history(out)
+    write_weights(fitted.module.state_dict(), out / WEIGHTS_FILE)
+    device = next(fitted.module.parameters()).device.type
     epsilon = float(getattr(method, "epsilon", 0.0))
     card = {
         "name": recipe.name,
@@ -126,7 +133,7 @@ def _finish(
         "method": recipe.method,
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
-        "training": _training_facts(recipe, method, data, history, time_budget=time_budget, device=device),
+        "training": _training_facts(recipe, method, fitted, data, time_budget=time_budget, device=device),
         "provenance": f"trained by fairbench {__version__} with the recipe below",
         "licence": "MIT",
     }
@@ -137,26 +144,27 @@ def _finish(
 def _training_facts(
     recipe: Recipe,
     method: Method,
+    fitted: Fitted,
     data: Dataset,
-    history: list[dict[str, str]],
     *,
     time_budget: float | None,
     device: str,
 ) -> dict[str, Any]:
     """Say what really happened."""
-    training, held = split_validation(data, recipe.validation_per_class)
     return {
         "recipe": recipe.model_dump(mode="json"),
         "options": {f.name: getattr(method, f.name) for f in fields(method) if f.init},
-        "training_images": len(training),
-        "validation_images": 0 if held is None else len(held),
+        "training_images": fitted.training_images,
+        "validation_images": fitted.validation_images,
         "data_sha256": data.sha256,
-        "epochs": len(history),
-        "seconds": round(float(history[-1]["seconds"]), 1) if history else 0.0,
+        "epochs": len(fitted.history),
+        "chosen_epoch": fitted.chosen_epoch,
+        "seconds": round(fitted.history[-1]["seconds"], 1),
         "time_budget": time_budget,
         "hardware": provenance.hardware(device),
         "versions": provenance.versions(),
         "git_revision": _revision(),
+        "warnings": list(fitted.warnings),
     }
 
 

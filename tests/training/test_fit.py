@@ -9,6 +9,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -167,6 +168,116 @@ def test_a_time_budget_ends_the_run_on_the_clock(tmp_path):
     assert yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())["training"]["time_budget"] == 4.0
 
 
+def test_a_budget_that_is_over_before_the_first_step_is_an_error_not_an_untrained_model(tmp_path):
+    with pytest.raises(RecipeError, match="over before the first step"):
+        train(recipe("standard"), tmp_path / "run", time_budget=1e-9)
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_training_that_collapsed_says_so_in_its_card_and_in_its_report(tmp_path):
+    said = []
+    chosen = recipe("standard", optimizer={"name": "sgd", "lr": 1e-9}, schedule={"epochs": 1})
+    train(chosen, tmp_path / "run", report=lambda row: said.append(row.get("warning")))
+    card = yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())
+    assert card["training"]["warnings"] == [text for text in said if text]
+    assert "guessing" in card["training"]["warnings"][0]
+
+
+def test_the_best_epoch_and_the_last_are_both_kept(tmp_path):
+    chosen = recipe("standard", select="avg_rob", optimizer={"name": "adam", "lr": 0.02}, schedule={"epochs": 4})
+    train(chosen, tmp_path / "run")
+    card = yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())
+    history = [float(row["avg_rob"]) for row in read_history(tmp_path / "run")]
+    assert card["training"]["chosen_epoch"] == history.index(min(history))
+    last = load_file(tmp_path / "run" / "last.safetensors")
+    state = torch.load(tmp_path / "run" / "state.pt", weights_only=True)
+    assert same(last, state["module"])
+    assert same(weights(tmp_path / "run"), last) == (history.index(min(history)) == 3)
+
+
+def test_the_history_by_class_agrees_with_the_history(start):
+    import pandas as pd
+
+    classes = pd.read_csv(start / "classes.csv", dtype={"class": str})
+    for row in read_history(start):
+        epoch = classes[classes["epoch"] == int(row["epoch"])]
+        assert len(epoch) == 10
+        for error in ("std", "rob"):
+            assert epoch[error].mean() == pytest.approx(float(row[f"avg_{error}"]), abs=1e-3)
+            worst = epoch[epoch["class"] == row[f"worst_{error}_class"]]
+            assert worst[error].item() == pytest.approx(epoch[error].max())
+
+
+def test_a_history_that_was_lost_comes_back_from_the_state(tmp_path):
+    train(recipe("standard", schedule={"epochs": 2}), tmp_path / "run")
+    before = {name: (tmp_path / "run" / name).read_bytes() for name in ("history.csv", "classes.csv")}
+    for name in before:
+        (tmp_path / "run" / name).unlink()
+    train(recipe("standard", schedule={"epochs": 2}), tmp_path / "run")
+    assert {name: (tmp_path / "run" / name).read_bytes() for name in before} == before
+
+
+def test_other_images_are_another_run(start, tmp_path):
+    digits = load_dataset("digits", "train")
+    with pytest.raises(RecipeError, match=r"another run .*data_sha256"):
+        train(
+            recipe("standard", schedule={"name": "cosine", "epochs": 4}),
+            start,
+            dataset=digits.subset(np.arange(1000)),
+        )
+
+
+def test_a_model_of_fewer_classes_is_evaluated_on_them(tmp_path):
+    from fairbench.cli import main
+
+    train(recipe("standard", drop_classes=(0, 9)), tmp_path / "run")
+    with pytest.raises(SystemExit, match="0"):
+        main(["evaluate", "--model", str(tmp_path / "run"), "--attacks", "pgd1", "--out", str(tmp_path / "r")])
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert [row["class"] for row in summary["attacks"]["pgd1"]["classes"]] == list("12345678")
+    assert summary["notes"][0] == "without 0, 9"
+
+
+def test_an_architecture_of_ones_own_trains_and_is_evaluated_by_name(tmp_path, monkeypatch):
+    (tmp_path / "own_net.py").write_text(
+        textwrap.dedent("""
+        from torch import nn
+
+        def net(num_classes, shape):
+            c, h, w = shape
+            return nn.Sequential(nn.Flatten(), nn.Linear(c * h * w, num_classes))
+        """)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = train(recipe("standard", architecture="own_net:net"), tmp_path / "run")
+    assert model.architecture == "own_net:net"
+    with pytest.raises(FairbenchError, match="a card runs no code of one's own; say so with --arch own_net:net"):
+        load_model(tmp_path / "run")
+    with pytest.raises(FairbenchError, match="is a own_net:net, its card says"):
+        load_model(tmp_path / "run", arch="small_cnn")
+    again = load_model(tmp_path / "run", arch="own_net:net", shape=(1, 8, 8))
+    assert again.sha256 == model.sha256
+
+
+def test_static_augmentation_trains_a_new_model_beside_its_source(start, tmp_path):
+    before = weights(start)
+    chosen = recipe("static_augmentation", start=str(start), options={"epsilon": 0.1, "steps": 3})
+    train(chosen, tmp_path / "run")
+    assert same(weights(start), before)
+    card = yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())
+    assert card["training"]["training_images"] == 1437 - 200, "clean ones; as many adversarial beside them"
+    with pytest.raises(Stop):
+        train(chosen, tmp_path / "cut", report=crash_after(0))
+    train(chosen, tmp_path / "cut")
+    assert same(weights(tmp_path / "cut"), weights(tmp_path / "run"))
+
+
+def test_tensorboard_without_its_package_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(RecipeError, match="pip install tensorboard"):
+        train(recipe("standard"), tmp_path / "run", tensorboard=True)
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path):
     chosen = recipe("standard", optimizer={"name": "sgd", "lr": 1e9, "momentum": 0.9})
     with pytest.raises(RecipeError, match=r"loss is (nan|inf) at epoch \d+, step \d+: lower optimizer\.lr"):
@@ -219,6 +330,10 @@ def test_a_full_disk_leaves_the_last_whole_state(tmp_path, monkeypatch):
         ({"method": "frl", "validation_per_class": 0, "start": "START"}, "needs held-out"),
         ({"drop_classes": [10]}, r"classes are 0\.\.9"),
         ({"drop_classes": list(range(9))}, "two at least"),
+        ({"select": "worst_rob", "validation_per_class": 0}, "select worst_rob needs held-out"),
+        ({"method": "static_augmentation"}, "name one with --from"),
+        ({"architecture": "small_cn"}, "Did you mean 'small_cnn'"),
+        ({"architecture": "no_such_package:net"}, "importing 'no_such_package' raised"),
     ],
 )
 def test_a_recipe_that_cannot_be_carried_out_is_one_clear_line(changes, message, start, tmp_path):

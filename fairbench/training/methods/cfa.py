@@ -29,10 +29,12 @@ class CFA(Method):
     epsilon: float = option(8 / 255, "as PGD-AT")
     step: float = option(2 / 255, "as PGD-AT")
     steps: int = option(10, "as TRADES")
-    share: float = option(0.5, "lambda 1 and lambda 2 of the paper")
-    warm_up: float = option(10 / 200, "10 epochs; the share of a 200-epoch run is ours")
-    decay: float = option(0.88, "decay of the weight average, the paper")
-    threshold: float = option(0.2, "ours: least robust accuracy of the worst class for an epoch to enter the average")
+    share: float = option(0.5, "lambda 1 and lambda 2, the authors' code")
+    warm_up: float = option(10 / 200, "10 of 200 epochs, the authors' code")
+    decay: float = option(0.88, "decay of the weight average, the authors' code")
+    threshold: float = option(
+        0.2, "least robust accuracy of the worst class for an epoch to count; the authors' code has 0.24 too"
+    )
 
     def setup(self, context: Context) -> None:
         """Start with the plain radius and beta."""
@@ -57,14 +59,12 @@ class CFA(Method):
     def end_epoch(self, validate: Validate) -> None:
         """Calibrate by the robust accuracy of the epoch; a class that was not seen keeps its factor."""
         if self.progress >= self.warm_up:
-            accuracy = self._right / self._seen
-            self.factor = torch.where(self._seen > 0, self.share + accuracy, self.factor)
+            right, seen = self.context.mean(torch.stack([self._right, self._seen]))
+            self.factor = torch.where(seen > 0, self.share + right / seen, self.factor)
         self._right.zero_()
         self._seen.zero_()
 
     def average_decay(self, validate: Validate) -> float | None:
-        """Average the epochs after the warm-up whose worst class withstands often enough."""
-        if self.progress < self.warm_up:
-            return None
+        """Average the epochs whose worst class withstands often enough, by their own weights."""
         worst = 1 - float(torch.nan_to_num(validate().rob, nan=0.0).max())
         return self.decay if worst >= self.threshold else None

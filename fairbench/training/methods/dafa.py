@@ -34,7 +34,7 @@ def distance_weights(similarity: Tensor, strength: float) -> Tensor:
 
 @dataclass
 class DAFA(Method):
-    """TRADES whose terms, radius and step are scaled by class weights once the warm-up is over.
+    """TRADES whose cross-entropy, radius and step are scaled by class weights once the warm-up is over.
 
     S is measured on the adversarial examples of the last epoch of the warm-up, in ``train()`` mode, as they are made.
     """
@@ -81,14 +81,14 @@ class DAFA(Method):
             self._sums.index_add_(0, y.cpu(), attacked.detach().softmax(1).float().cpu())
             self._counts.index_add_(0, y.cpu(), torch.ones(len(y)))
         standard = F.cross_entropy(clean, y, reduction="none")
-        return (weights * (standard + self.beta * kl_divergence(clean, attacked))).mean()
+        return (weights * standard + self.beta * kl_divergence(clean, attacked)).mean()
 
     def end_epoch(self, validate: Validate) -> None:
         """Set the weights once, at the end of the warm-up; classes that were not seen stay at 1."""
         if self.weighted or self.progress < self.warm_up:
             return
-        similarity = self._sums / self._counts.clamp(min=1)[:, None]
-        present = self._counts > 0
-        similarity[:, ~present] = 0
+        sums, counts = self.context.mean(self._sums), self.context.mean(self._counts)
+        present = counts > 0
+        similarity = torch.where(present[:, None] & present, sums / counts[:, None], 0.0)
         self.weights = torch.where(present, distance_weights(similarity, self.strength), self.weights)
         self.weighted = True

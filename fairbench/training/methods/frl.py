@@ -17,7 +17,7 @@ from fairbench.training.method import ClassErrors, Context, Method, Validate, op
 from fairbench.training.methods.trades import kl_divergence
 
 _SHARE = 0.5
-"""lambda0 and lambda1 together are scaled to sum to this at most."""
+"""lambda0 and lambda1 are scaled to sum to this at most, each."""
 _MARGINS = (0.98, 3.0)
 """Least and largest radius multiplier."""
 
@@ -32,6 +32,10 @@ def class_weights(multipliers: Tensor) -> Tensor:
     """
     k = len(multipliers)
     return 1 / k + (k - 1) / k * multipliers - (multipliers.sum() - multipliers) / k
+
+
+def _capped(multipliers: Tensor) -> Tensor:
+    return multipliers * _SHARE / multipliers.sum().clamp(min=_SHARE)
 
 
 @dataclass
@@ -84,8 +88,9 @@ class FRL(Method):
         boundary = class_weights(self.lambda1).to(x.device)[y]
         cross_entropy = F.cross_entropy(clean, y, reduction="none")
         divergence = kl_divergence(clean, model(found.last))
-        return (natural * cross_entropy).sum() / natural.sum() + self.beta * (
-            (boundary * divergence).sum() / boundary.sum()
+        mean = self.context.mean
+        return (natural * cross_entropy).sum() / mean(natural.sum()) + self.beta * (
+            (boundary * divergence).sum() / mean(boundary.sum())
         )
 
     def margins(self) -> Tensor:
@@ -109,6 +114,4 @@ class FRL(Method):
         if self.reweight_boundary:
             self.lambda1 = (self.lambda1 + 2 * rate * boundary).clamp(min=0)
         self.lambda2 = self.lambda2 + self.rate2 * boundary
-        total = float(self.lambda0.sum() + self.lambda1.sum())
-        if total > _SHARE:
-            self.lambda0, self.lambda1 = self.lambda0 * _SHARE / total, self.lambda1 * _SHARE / total
+        self.lambda0, self.lambda1 = _capped(self.lambda0), _capped(self.lambda1)

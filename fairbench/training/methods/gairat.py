@@ -14,15 +14,14 @@ _SLOPE = 5.0
 
 
 def geometry_weights(steps_right: Tensor, steps: int, shift: float) -> Tensor:
-    """Return (B,) weights ``(1 + tanh(shift + 5 (1 - 2 kappa / K))) / 2``, scaled to mean 1 over the batch.
+    """Return (B,) weights ``(1 + tanh(shift + 5 (1 - 2 kappa / K))) / 2``; the loss divides them by their mean.
 
     Examples
     --------
-    >>> geometry_weights(torch.tensor([0, 10]), 10, 0.0).round(decimals=3).tolist()
-    [2.0, 0.0]
+    >>> geometry_weights(torch.tensor([0, 5, 10]), 10, 0.0).round(decimals=3).tolist()
+    [1.0, 0.5, 0.0]
     """
-    weights = (1 + torch.tanh(shift + _SLOPE * (1 - 2 * steps_right.float() / steps))) / 2
-    return weights * len(weights) / weights.sum()
+    return (1 + torch.tanh(shift + _SLOPE * (1 - 2 * steps_right.float() / steps))) / 2
 
 
 @dataclass
@@ -52,4 +51,5 @@ class GAIRAT(Method):
         losses = F.cross_entropy(model(found.last), y, reduction="none")
         if self.progress < self.burn_in:
             return losses.mean()
-        return (geometry_weights(kappa, self.steps, self.shift) * losses).mean()
+        weights = geometry_weights(kappa, self.steps, self.shift)
+        return (weights * losses).mean() / self.context.mean(weights.mean())

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -12,7 +11,7 @@ from fairbench.training.method import Method, option
 
 @dataclass
 class RefrlAT(Method):
-    """``CE`` on a batch whose first half is attacked by PGD (the batch is shuffled, so any half will do)."""
+    """``CE`` on a batch of which every other image is attacked by PGD (the batch is shuffled, so any half will do)."""
 
     name: ClassVar[str] = "refrl_at"
     source: ClassVar[str] = "refrl2022, Section 3.4, Experiment 1"
@@ -23,6 +22,7 @@ class RefrlAT(Method):
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the mean cross-entropy of the mixed batch."""
-        half = len(x) // 2
-        found = self.attack(model, x[:half], y[:half], epsilon=self.epsilon, step=self.step, steps=self.steps)
-        return F.cross_entropy(model(torch.cat([found.last, x[half:]])), y)
+        found = self.attack(model, x[::2], y[::2], epsilon=self.epsilon, step=self.step, steps=self.steps)
+        mixed = x.clone()
+        mixed[::2] = found.last
+        return F.cross_entropy(model(mixed), y)

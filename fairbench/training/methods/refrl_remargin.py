@@ -42,16 +42,17 @@ class RefrlRemargin(Method):
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the weighted clean cross-entropy plus that of the mixed batch."""
-        half = len(x) // 2
-        found = self.attack(
-            model, x[:half], y[:half], epsilon=self.radii.to(x.device)[y[:half]], step=self.step, steps=self.steps
-        )
+        half, radii = slice(None, None, 2), self.radii.to(x.device)
+        found = self.attack(model, x[half], y[half], epsilon=radii[y[half]], step=self.step, steps=self.steps)
         order = torch.randperm(len(x), generator=self.context.generator).to(x.device)
-        mixed = torch.cat([found.last, x[half:]])[order]
+        mixed = x.clone()
+        mixed[half] = found.last
+        mixed = mixed[order]
         labels = y[order] if self.right_labels else y
         weights = self.natural_weights.to(x.device)[y]
         standard = F.cross_entropy(model(x), y, reduction="none")
-        return (weights * standard).sum() / weights.sum() + F.cross_entropy(model(mixed), labels)
+        weighted = (weights * standard).sum() / self.context.mean(weights.sum())
+        return weighted + F.cross_entropy(model(mixed), labels)
 
     def begin(self, validate: Validate) -> None:
         """Set radii by the errors of the model that training starts from."""

@@ -54,7 +54,8 @@ class RefrlReweight(Method):
         natural, boundary = self.natural_weights.to(x.device)[y], self.boundary_weights.to(x.device)[y]
         standard = F.cross_entropy(clean, y, reduction="none")
         change = F.cross_entropy(model(found.last), clean.argmax(1), reduction="none")
-        return (natural * standard).sum() / natural.sum() + (boundary * change).sum() / boundary.sum()
+        mean = self.context.mean
+        return (natural * standard).sum() / mean(natural.sum()) + (boundary * change).sum() / mean(boundary.sum())
 
     def begin(self, validate: Validate) -> None:
         """Weigh by the errors of the model that training starts from."""
