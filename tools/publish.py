@@ -4,12 +4,12 @@
     python tools/publish.py --results pgd_at_lenet5_fashion_mnist standard   # and what it does under a protocol
     python tools/publish.py --results NAME standard --epsilon 16/255
     python tools/publish.py --results NAME quick --attacks pgd20,autoattack
+    python tools/publish.py --results model.pt standard --dataset fashion_mnist  # a checkpoint made by others
 
 An evaluation that was killed goes on where it stopped.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import yaml
@@ -33,8 +33,8 @@ def publish(run: Path) -> None:
     print(card.name)
 
 
-def keep_results(name: str, protocol: str, epsilon: str | None, attacks: str | None, data_dir: str | None) -> None:
-    """Evaluate a model of the zoo and keep the result in ``leaderboard/results``."""
+def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
+    """Evaluate a model and keep the result in ``leaderboard/results``."""
     from fairbench import evaluate, load_dataset, load_model
     from fairbench.evaluation import Protocol
     from fairbench.evaluation.protocol import parse_fraction
@@ -42,12 +42,12 @@ def keep_results(name: str, protocol: str, epsilon: str | None, attacks: str | N
 
     chosen = Protocol.named(
         protocol,
-        epsilon=None if epsilon is None else parse_fraction(epsilon, "--epsilon"),
-        attacks=None if attacks is None else tuple(attacks.split(",")),
+        epsilon=None if asked.epsilon is None else parse_fraction(asked.epsilon, "--epsilon"),
+        attacks=None if asked.attacks is None else tuple(asked.attacks.split(",")),
     )
     model = load_model(name)
     split = "sample" if chosen.examples == "sample" else "test"
-    data = load_dataset(model.dataset, split, data_dir=data_dir, resize=model.input_size)
+    data = load_dataset(asked.dataset or model.dataset, split, data_dir=asked.data_dir, resize=model.input_size)
     print(write_result(evaluate(model, data, chosen)).name)
 
 
@@ -57,10 +57,10 @@ if __name__ == "__main__":
     parser.add_argument("--results", nargs=2, metavar=("MODEL", "PROTOCOL"))
     parser.add_argument("--epsilon")
     parser.add_argument("--attacks")
+    parser.add_argument("--dataset")
     parser.add_argument("--data-dir")
     arguments = parser.parse_args()
     for folder in arguments.runs:
         publish(folder)
     if arguments.results:
-        keep_results(*arguments.results, arguments.epsilon, arguments.attacks, arguments.data_dir)
-    sys.exit(0)
+        keep_results(*arguments.results, arguments)

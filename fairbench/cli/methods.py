@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairbench.errors import RecipeError
-
 if TYPE_CHECKING:
     from fairbench.training.method import Method
 
@@ -42,7 +40,9 @@ def show(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of its page in docs/methods.")] = False,
 ) -> None:
     """Show a method: idea, source, and every option and variant."""
-    method = method_class(name)
+    from fairbench.training.method import method_class
+
+    method = method_class(name, "methods show")
     if markdown:
         print(options_block(method))
         return
@@ -52,25 +52,6 @@ def show(
         print("needs a trained model: --from")
     _print_table("options", option_rows(method))
     _print_table("variants", variant_rows(method))
-
-
-def method_class(name: str) -> type["Method"]:
-    """Return a method by name, or one's own by "package.module:Class".
-
-    Raises
-    ------
-    RecipeError
-        No method has that name (the nearest is suggested), or the class is not a method.
-    ModelError
-        One's own cannot be imported.
-    """
-    from fairbench.models.building import users_attribute
-    from fairbench.training.method import METHODS, Method
-
-    found: Any = users_attribute(name, "methods show") if ":" in name else METHODS[name]
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise RecipeError(f"methods show {name}: it is not a subclass of fairbench.training.Method.")
-    return found
 
 
 def description(method: type["Method"]) -> list[str]:

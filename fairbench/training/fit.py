@@ -26,7 +26,7 @@ from fairbench.memory import keep_freed_memory
 from fairbench.models.folding import Folded
 from fairbench.models.prepare import frozen
 from fairbench.training.data import TrainingData, split_validation
-from fairbench.training.method import METHODS, ClassErrors, Context, Method
+from fairbench.training.method import ClassErrors, Context, Method, method_class
 from fairbench.training.recipe import OptimizerRecipe, Recipe
 from fairbench.training.schedule import Clock, learning_rate
 from fairbench.training.validation import class_errors
@@ -132,15 +132,7 @@ def build_method(recipe: Recipe) -> Method:
     RecipeError
         Unknown method, variant or option.
     """
-    if ":" in recipe.method:
-        from fairbench.models.building import users_attribute
-
-        cls = users_attribute(recipe.method, "--method")
-    else:
-        cls = METHODS[recipe.method]
-    if not (isinstance(cls, type) and issubclass(cls, Method)):
-        raise RecipeError(f"--method {recipe.method}: it is not a subclass of fairbench.training.Method.")
-    return cls.configured(recipe.options, recipe.variant)
+    return method_class(recipe.method).configured(recipe.options, recipe.variant)
 
 
 class _Fit:

@@ -217,6 +217,24 @@ class Method:
         return cls(**chosen)
 
 
+def method_class(name: str, option: str = "--method") -> type[Method]:
+    """Return a method by name, or one's own by "package.module:Class"; ``option`` is where the user named it.
+
+    Raises
+    ------
+    RecipeError
+        No method has that name (the nearest is suggested), or the class is not a method.
+    ModelError
+        One's own cannot be imported.
+    """
+    from fairbench.models.building import users_attribute
+
+    found: Any = users_attribute(name, option) if ":" in name else METHODS[name]
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise RecipeError(f"{option} {name}: it is not a subclass of fairbench.training.Method.")
+    return found
+
+
 def _typed(method: str, key: str, value: Any, default: Any) -> Any:
     """Bring a value (text from the command line included) to the type of the default."""
     kind = type(default)
