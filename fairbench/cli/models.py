@@ -41,6 +41,16 @@ def show(name: Annotated[str, typer.Argument(help="Name of a model.")]) -> None:
     print(yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100), end="")
 
 
+@models_app.command()
+def results(
+    dataset: Annotated[str, typer.Option(help="Dataset the models were evaluated on.")] = "fashion_mnist",
+) -> None:
+    """Print what the models of the zoo did, least worst-class robust error first."""
+    from fairbench.reports.zoo import zoo_table
+
+    print(zoo_table(dataset))
+
+
 def threat_text(norm: str, epsilon: float) -> str:
     """Return "Linf 8/255", or "nothing" for natural training."""
     from fairbench.reports.tables import epsilon_text

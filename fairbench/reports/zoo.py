@@ -1,0 +1,64 @@
+"""The zoo's models side by side, from their kept results."""
+
+from pathlib import Path
+
+from tabulate import tabulate
+
+from fairbench.leaderboard.results import read_result, result_names
+from fairbench.metrics import AttackSummary, summarize
+from fairbench.reports.tables import rate
+
+_AUTOATTACK = ".quick.attacks-pgd20-autoattack"
+_HEADER = (
+    "model",
+    "avg std",
+    "worst std",
+    "avg bndy",
+    "avg rob",
+    "worst rob",
+    "CAU",
+    "avg rob (AutoAttack)",
+    "worst rob (AutoAttack)",
+)
+
+
+def zoo_table(dataset: str, folder: Path | None = None) -> str:
+    """Return a Markdown table of the models with a ``standard`` result on a dataset, least worst-class error first.
+
+    Errors in percent with 95 % intervals: PGD-20 on the whole test split, AutoAttack on the 1,000-image sample.
+
+    Raises
+    ------
+    OutcomesError
+        A result is damaged.
+    """
+    names = result_names(folder)
+    rows = []
+    for name in names:
+        model, _, rest = name.partition(".")
+        if rest != "standard":
+            continue
+        outcomes = read_result(name, folder)
+        if outcomes.manifest["dataset"]["name"] != dataset:
+            continue
+        found = summarize(outcomes).attacks["pgd20"]
+        sample = model + _AUTOATTACK
+        strong = summarize(read_result(sample, folder)).attacks["autoattack"] if sample in names else None
+        rows.append((found.worst_rob, _row(model, found, strong)))
+    return tabulate([row for _, row in sorted(rows)], _HEADER, tablefmt="github", disable_numparse=True)
+
+
+def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list[str]:
+    cells = [_rate(found, "avg_std"), _worst(found, "worst_std"), _rate(found, "avg_bndy")]
+    cells += [_rate(found, "avg_rob"), _worst(found, "worst_rob"), f"{found.cau:.2f}"]
+    if strong is None:
+        return [f"`{model}`", *cells, "not measured", "not measured"]
+    return [f"`{model}`", *cells, _rate(strong, "avg_rob"), _worst(strong, "worst_rob")]
+
+
+def _rate(found: AttackSummary, name: str) -> str:
+    return rate(getattr(found, name), found.intervals[name])
+
+
+def _worst(found: AttackSummary, name: str) -> str:
+    return f"{_rate(found, name)} {getattr(found, f'{name}_class')}"

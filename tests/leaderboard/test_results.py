@@ -1,0 +1,109 @@
+"""Kept results: written once, read back whole, and never silently another's."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairbench import Outcomes, summarize
+from fairbench.errors import OutcomesError
+from fairbench.leaderboard.results import read_result, result_name, result_names, results_folder, write_result
+
+CLASSES = ["a", "b", "c"]
+
+
+def outcomes(name="model", run="run1", seed=0, protocol="standard", modified=None, dataset="toy") -> Outcomes:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, 90)
+    frame = pd.DataFrame(
+        {
+            "index": np.arange(90),
+            "label": labels,
+            "clean_pred": np.where(rng.random(90) < 0.8, labels, (labels + 1) % 3),
+            "pgd20_pred": np.where(rng.random(90) < 0.5, labels, (labels + 1) % 3),
+        }
+    )
+    manifest = {
+        "format": 1,
+        "model": {"name": name},
+        "dataset": {"name": dataset, "classes": CLASSES},
+        "protocol": {"name": protocol, "modified": modified or {}, "seed": 0},
+        "attacks": {"pgd20": {"epsilon": 8 / 255}},
+        "run": run,
+    }
+    return Outcomes(frame, manifest)
+
+
+def test_a_result_comes_back_as_it_was(tmp_path):
+    kept = outcomes()
+    path = write_result(kept, tmp_path)
+    assert path.name == "model.standard.json"
+    assert result_names(tmp_path) == ["model.standard"]
+    again = read_result("model.standard", tmp_path)
+    assert again.manifest == kept.manifest
+    pd.testing.assert_frame_equal(again.frame, kept.frame)
+    assert json.loads(path.read_text())["summary"] == summarize(kept).to_dict()
+
+
+def test_the_same_result_again_changes_no_byte(tmp_path):
+    before = {p.name: p.read_bytes() for p in (write_result(outcomes(), tmp_path).parent).iterdir()}
+    write_result(outcomes(), tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_another_runs_result_is_not_overwritten(tmp_path):
+    path = write_result(outcomes(), tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(OutcomesError, match="never overwritten"):
+        write_result(outcomes(run="run2", seed=1), tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("modified", "expected"),
+    [
+        ({}, "m.standard"),
+        ({"epsilon": 16 / 255}, "m.standard.epsilon-16-255"),
+        ({"epsilon": 0.1}, "m.standard.epsilon-0.1"),
+        ({"attacks": ["pgd20", "autoattack"], "seed": 3}, "m.standard.attacks-pgd20-autoattack.seed-3"),
+    ],
+)
+def test_the_name_says_what_was_changed(modified, expected):
+    assert result_name(outcomes("m", modified=modified).manifest) == expected
+
+
+def test_a_table_that_was_changed_is_refused(tmp_path):
+    path = write_result(outcomes(), tmp_path)
+    write_result(outcomes("other", seed=5), tmp_path)
+    (tmp_path / "other.standard.parquet").replace(path.with_suffix(".parquet"))
+    with pytest.raises(OutcomesError, match=r"is not the table that model\.standard\.json names"):
+        read_result("model.standard", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 2, "manifest": {"run": "r"}}', '{"format": 1, "manifest": 3}']
+)
+def test_a_damaged_result_is_one_clear_line(tmp_path, text):
+    path = write_result(outcomes(), tmp_path)
+    path.write_text(text)
+    with pytest.raises(OutcomesError) as caught:
+        read_result("model.standard", tmp_path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_suggests_the_nearest(tmp_path):
+    write_result(outcomes(), tmp_path)
+    with pytest.raises(OutcomesError, match=r"Did you mean 'model\.standard'"):
+        read_result("model.standart", tmp_path)
+
+
+@pytest.mark.parametrize("name", result_names() or [pytest.param("", marks=pytest.mark.skip(reason="no kept results"))])
+def test_every_kept_result_is_whole_and_its_summary_is_what_the_table_gives(name):
+    kept = read_result(name)
+    assert result_name(kept.manifest) == name
+    document = json.loads((results_folder() / f"{name}.json").read_text())
+    assert document["summary"] == json.loads(json.dumps(summarize(kept).to_dict()))
+    assert len(kept) == (1_000 if kept.manifest["protocol"]["name"] == "quick" else 10_000)
+    assert not kept.frame[[f"{attack}_pred" for attack in kept.attacks]].isna().any().any()

@@ -1,0 +1,48 @@
+"""The zoo: what its table says is what its outcome tables give, and its models are those of its cards."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fairbench import load_model, summarize
+from fairbench.leaderboard.results import read_result, result_names
+from fairbench.models.cards import card_names, load_card
+from fairbench.reports.zoo import zoo_table
+
+PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
+TRAINED = [name for name in card_names() if load_card(name).training]
+
+
+def test_the_page_is_what_the_results_give():
+    found = re.search(r"<!-- zoo -->\n(.*)<!-- /zoo -->", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert found[1].strip() == zoo_table("fashion_mnist"), (
+        "run `fairbench models results` and paste it into docs/zoo.md"
+    )
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_trained_model_loads_and_its_results_are_of_these_weights(name):
+    model = load_model(name)
+    card = load_card(name)
+    assert card.training["recipe"]["name"] == name
+    assert model.input_size is None or model.input_size == (32, 32)
+    kept = [result for result in result_names() if result.startswith(f"{name}.")]
+    assert f"{name}.standard" in kept
+    for result in kept:
+        assert read_result(result).manifest["model"]["sha256"] == model.sha256, result
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in TRAINED if n.endswith("lenet5_fashion_mnist") and not n.startswith("standard")]
+)
+def test_adversarially_trained_models_lose_clean_and_win_under_attack(name):
+    standard = summarize(read_result("standard_lenet5_fashion_mnist.standard")).attacks["pgd20"]
+    robust = summarize(read_result(f"{name}.standard")).attacks["pgd20"]
+    assert robust.avg_std > standard.avg_std
+    assert robust.avg_rob < standard.avg_rob
+
+
+def test_a_card_tells_no_path_of_the_machine_it_was_made_on():
+    for name in TRAINED:
+        assert "/" not in str(load_card(name).training["recipe"]["start"])
