@@ -34,6 +34,8 @@ class Folded:
     module
         The original; it stays as it is. A module that cannot be traced is copied without folding: nothing is lost but
         speed.
+    dtype
+        What the copy computes in; it takes and returns float32 all the same. Default: what the original does.
 
     Attributes
     ----------
@@ -43,14 +45,18 @@ class Folded:
         Names of the convolution and the batch norm that became one, in the original.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, dtype: torch.dtype | None = None) -> None:
         self._original = module
         self.module: nn.Module = copy.deepcopy(module).eval().requires_grad_(False)
         self.pairs: list[tuple[str, str]] = []
         if any(isinstance(m, tuple(_PAIRS.values())) for m in self.module.modules()):
             self._fold()
         self._sources = _tensors(module)
+        if dtype is not None:
+            self.module.to(dtype)
         self._targets = _tensors(self.module)
+        if dtype is not None:
+            self.module = _Cast(self.module, dtype)
         self.refresh()
 
     def refresh(self) -> None:
@@ -96,6 +102,19 @@ class Folded:
         return fuse_conv_bn_weights(
             conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
         )
+
+
+class _Cast(nn.Module):
+    """Computes in a type of its own between a float32 input and a float32 output."""
+
+    def __init__(self, module: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.module, self.dtype = module, dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, ...) float32 to (B, K) float32 logits."""
+        logits: Tensor = self.module(x.to(self.dtype))
+        return logits.float()
 
 
 def _work_in_place(traced: fx.GraphModule) -> None:

@@ -180,7 +180,9 @@ class _Fit:
         optimizer = make_optimizer(module, recipe.optimizer)
         compiled: Any = torch.compile(module) if hardware.compile else module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
-        self.folded = Folded(module)
+        self.folded = Folded(module, torch.bfloat16 if recipe.precision == "bf16" else None)
+        copied: Any = self.folded.module
+        self.attacked: nn.Module = torch.compile(copied) if hardware.compile else copied
         context = Context(
             num_classes=dataset.num_classes,
             device=self.fabric.device,
@@ -217,13 +219,17 @@ class _Fit:
             self._seed(-1)
             self.method.begin(self._validate_once())
         epoch = first_epoch
-        while not self.clock.over(epoch):
+        while not self._any(self.clock.over(epoch)):
             self._epoch(epoch)
             epoch += 1
         if not self.history:
             raise RecipeError(f"the time budget of {self.budget:g} s was over before the first step; give it more.")
         if self.board is not None:
             self.board.close()
+        return self._fitted(count)
+
+    def _fitted(self, count: int) -> Fitted:
+        """Leave the chosen weights in the module, and say what happened."""
         warnings = self._warnings()
         for text in warnings:
             self.report({"warning": text})
@@ -237,7 +243,7 @@ class _Fit:
         return Fitted(self.module, self.history, chosen_epoch, count, held, warnings, writer)
 
     def _warnings(self) -> tuple[str, ...]:
-        """Say where the result is no classifier: its errors are those of guessing, or its attack is not felt."""
+        """Say where the result is no classifier: its errors are those of guessing."""
         last, guessing = self.history[-1], 100 * (1 - 1 / len(self.classes))
         if last["avg_std"] is not None and last["avg_std"] > 0.97 * guessing:
             return (
@@ -260,7 +266,7 @@ class _Fit:
         )
         for step, (x, y) in enumerate(parts):
             progress = self.clock.progress(epoch, step)
-            if self._is_over(progress):
+            if self.budget is not None and self._any(progress >= 1):
                 break
             rate = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
             total += self._step(x, y, rate, where=f"epoch {epoch}, step {step}")
@@ -277,11 +283,9 @@ class _Fit:
         self._record(epoch, total / count, rate, validate)
         self._save(epoch + 1)
 
-    def _is_over(self, progress: float) -> bool:
-        """Whether the time budget is spent; processes with clocks of their own stop at the same step."""
-        if self.budget is None:
-            return False
-        return bool(self._mean(torch.tensor(float(progress >= 1))) > 0)
+    def _any(self, flag: bool) -> bool:
+        """Whether it is so in any process; each has a clock of its own, and all must stop at the same step."""
+        return bool(self._mean(torch.tensor(float(flag))) > 0)
 
     def _mean(self, value: Tensor) -> Tensor:
         """Return the mean over the processes, where the value was."""
@@ -320,7 +324,7 @@ class _Fit:
 
     def _attack_copy(self) -> nn.Module:
         self.folded.refresh()
-        return self.folded.module
+        return self.attacked
 
     def _validate_once(self) -> Callable[[], ClassErrors]:
         """Return a function that validates when first called and then remembers."""
@@ -337,8 +341,14 @@ class _Fit:
         """Return the held-out errors of the weights of this moment."""
         if self.held is None:
             raise RecipeError("this recipe needs held-out training images: set validation_per_class above 0.")
+        self.module.eval()
         return class_errors(
-            self._attack_copy(), self.held, self.held_index, len(self.classes), self.recipe.validation_epsilon
+            self._attack_copy(),
+            self.module,
+            self.held,
+            self.held_index,
+            num_classes=len(self.classes),
+            epsilon=self.recipe.validation_epsilon,
         )
 
     def _validate_average(self) -> ClassErrors:

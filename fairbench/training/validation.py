@@ -16,14 +16,15 @@ _BATCH = 500
 
 
 def class_errors(
-    module: nn.Module, data: TrainingData, index: np.ndarray, num_classes: int, epsilon: float
+    attacked: nn.Module, judge: nn.Module, data: TrainingData, index: np.ndarray, *, num_classes: int, epsilon: float
 ) -> ClassErrors:
     """Attack the held-out images with PGD-20 and return the errors of each class, as fractions.
 
     Parameters
     ----------
-    module
-        In ``eval()`` mode, on the device of ``data``.
+    attacked, judge
+        The copy that is attacked, which may compute in bfloat16, and the model itself, which gives the verdicts; both
+        in ``eval()`` mode, on the device of ``data``.
     index
         (N,) positions in the training set; the random starts depend on them alone.
     """
@@ -33,9 +34,9 @@ def class_errors(
         rows = torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device)
         x, y = data.batch(rows)
         noise = torch.from_numpy(uniform_noise(0, index[rows.cpu().numpy()], tuple(x.shape[1:]))).to(x)
-        found = pgd(module, x, y, epsilon=epsilon, step=step, steps=_STEPS, noise=noise).last
+        found = pgd(attacked, x, y, epsilon=epsilon, step=step, steps=_STEPS, noise=noise).last
         with torch.no_grad():
-            clean, logits = module(x).argmax(1), module(found)
+            clean, logits = judge(x).argmax(1), judge(found)
         seen["std"].append(clean != y)
         seen["rob"].append(logits.argmax(1) != y)
         seen["changed"].append(logits.argmax(1) != clean)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
 from fairbench.errors import FairbenchError, OutcomesError, RecipeError
 from fairbench.training import Recipe, train
-from fairbench.training.fit import read_history
+from fairbench.training.fit import Hardware, read_history
 from fairbench.training.method import METHODS
 
 
@@ -259,6 +259,35 @@ def test_an_architecture_of_ones_own_trains_and_is_evaluated_by_name(tmp_path, m
     assert again.sha256 == model.sha256
 
 
+@pytest.mark.parametrize("name", ["pgd_at", "bat"])
+def test_bf16_trains_and_attacks_in_bf16_and_keeps_float32_weights(name, tmp_path):
+    seen = []
+    attack = METHODS[name].attack
+
+    def spy(self, model, x, y, **options):
+        copied = self.context.attack_copy(model)
+        seen.append({p.dtype for p in copied.parameters()} | {copied(x).dtype})
+        return attack(self, model, x, y, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(METHODS[name], "attack", spy)
+        train(recipe(name, options=FAST, precision="bf16", schedule={"epochs": 3}), tmp_path / "run")
+    assert seen[0] == {torch.bfloat16, torch.float32}, "weights, and logits"
+    assert {v.dtype for v in weights(tmp_path / "run").values() if v.is_floating_point()} == {torch.float32}
+    history = read_history(tmp_path / "run")
+    assert float(history[-1]["loss"]) < float(history[0]["loss"])
+
+
+@pytest.mark.slow
+def test_a_compiled_run_learns_what_a_plain_one_learns(tmp_path):
+    chosen = recipe("bat", options=FAST)
+    train(chosen, tmp_path / "plain")
+    train(chosen, tmp_path / "compiled", hardware=Hardware("cpu", compile=True))
+    plain, compiled = ([float(row["loss"]) for row in read_history(tmp_path / name)] for name in ("plain", "compiled"))
+    assert compiled == pytest.approx(plain, rel=0.02)
+    assert load_model(tmp_path / "compiled").architecture == "small_cnn"
+
+
 def test_static_augmentation_trains_a_new_model_beside_its_source(start, tmp_path):
     before = weights(start)
     chosen = recipe("static_augmentation", start=str(start), options={"epsilon": 0.1, "steps": 3})
@@ -382,10 +411,12 @@ DISTRIBUTED = textwrap.dedent("""
 """)
 
 
-@pytest.mark.parametrize("name", ["pgd_at", "bat"])
-def test_two_processes_give_the_same_loss_curve_as_one(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "options"), [("pgd_at", {}), ("bat", {}), ("gairat", {"burn_in": 0.0}), ("cfa", {"warm_up": 0.0})]
+)
+def test_two_processes_give_the_same_loss_curve_as_one(name, options, tmp_path):
     (tmp_path / "run.py").write_text(DISTRIBUTED)
-    chosen = recipe(name, options=FAST, schedule={"name": "cosine", "epochs": 2}).model_dump_json()
+    chosen = recipe(name, options=FAST | options, schedule={"name": "cosine", "epochs": 2}).model_dump_json()
     losses = {}
     for processes in (1, 2):
         out = tmp_path / f"out{processes}"
