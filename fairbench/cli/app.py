@@ -10,6 +10,7 @@ from fairbench.cli.doctor import doctor
 from fairbench.cli.evaluate import evaluate
 from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
+from fairbench.cli.paper import paper
 from fairbench.cli.train import recipes_app, train
 
 app = typer.Typer(
@@ -43,5 +44,6 @@ app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")
 app.add_typer(recipes_app, name="recipes")
+app.command()(paper)
 app.command()(datasets)
 app.command()(doctor)

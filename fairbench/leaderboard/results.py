@@ -19,13 +19,24 @@ from fairbench.provenance import sha256_file, sha256_plain
 from fairbench.registry import suggest
 
 _FORMAT = 1
-_SHIPPED = Path(__file__).parent / "data" / "results"
-_IN_A_CLONE = Path(__file__).parents[2] / "leaderboard" / "results"
+_SHIPPED = Path(__file__).parent / "data"
+_IN_A_CLONE = Path(__file__).parents[2] / "leaderboard"
+
+
+def leaderboard_folder(kind: str) -> Path:
+    """Return a folder of the board's data ("results"): in the installed package, or in ``leaderboard`` of a clone."""
+    shipped = _SHIPPED / kind
+    return shipped if shipped.is_dir() else _IN_A_CLONE / kind
 
 
 def results_folder() -> Path:
-    """Return where results are kept: in the installed package, or in ``leaderboard/results`` of a clone."""
-    return _SHIPPED if _SHIPPED.is_dir() else _IN_A_CLONE
+    """Return where results are kept."""
+    return leaderboard_folder("results")
+
+
+def published_folder() -> Path:
+    """Return where the numbers that papers print are kept, a CSV file each."""
+    return leaderboard_folder("published")
 
 
 def result_name(manifest: Mapping[str, Any]) -> str:

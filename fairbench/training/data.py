@@ -38,8 +38,7 @@ class TrainingData:
     def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return (B, C, H, W) float32 in [0, 1], channels last in memory where it is 4-D, and (B,) int64."""
         x = self.inputs[rows]
-        x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
-        return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), self.labels[rows]
+        return _channels_last(x.float() / 255 if x.dtype == torch.uint8 else x.float()), self.labels[rows]
 
     def batches(
         self,
@@ -66,7 +65,11 @@ class TrainingData:
         for start in range(0, len(self) - batch_size + 1, batch_size):
             draws = _draw(augmentation, batch_size, generator)
             x, y = self.batch(order[start : start + batch_size][part].to(self.labels.device))
-            yield _augment(x, augmentation, [d[part] for d in draws]), y
+            yield _channels_last(_augment(x, augmentation, [d[part] for d in draws])), y
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
 def _draw(augmentation: AugmentationRecipe, batch_size: int, generator: torch.Generator) -> list[Tensor]:

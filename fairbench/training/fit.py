@@ -181,8 +181,8 @@ class _Fit:
         compiled: Any = torch.compile(module) if hardware.compile else module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
         self.folded = Folded(module, torch.bfloat16 if recipe.precision == "bf16" else None)
-        copied: Any = self.folded.module
-        self.attacked: nn.Module = torch.compile(copied) if hardware.compile else copied
+        attacked: Any = self.folded.module
+        self.attacked: Any = torch.compile(attacked) if hardware.compile else attacked
         context = Context(
             num_classes=dataset.num_classes,
             device=self.fabric.device,
@@ -324,7 +324,8 @@ class _Fit:
 
     def _attack_copy(self) -> nn.Module:
         self.folded.refresh()
-        return self.attacked
+        attacked: nn.Module = self.attacked
+        return attacked
 
     def _validate_once(self) -> Callable[[], ClassErrors]:
         """Return a function that validates when first called and then remembers."""
