@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -142,13 +143,13 @@ def flops_per_image_step(task: Task) -> int:
 
 
 class Worker:
-    """A process that prepares once and then does a round whenever it is asked."""
+    """A process that prepares once, by calling ``prepare`` there, and then does a round whenever it is asked."""
 
-    def __init__(self, name: str, task: Task) -> None:
+    def __init__(self, name: str, prepare: Callable[[], Round], *, daemon: bool = True) -> None:
         self.name = name
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(name, task, theirs), daemon=True)
+        self._process = context.Process(target=_serve, args=(prepare, theirs), daemon=daemon)
         self._process.start()
         theirs.close()
 
@@ -161,7 +162,8 @@ class Worker:
             It failed there.
         """
         try:
-            self._connection.send(True)
+            with suppress(OSError):  # it ended before it was asked: what it said is still there to be read
+                self._connection.send(True)
             reply = self._connection.recv()
         except (EOFError, OSError):
             raise FairbenchError(f"the process of {self.name} died (out of memory? pass a smaller --images).") from None
@@ -175,13 +177,17 @@ class Worker:
         self._process.join()
 
 
-def _serve(name: str, task: Task, connection: Connection) -> None:
+def attack_round(name: str, task: Task) -> Round:
+    """Prepare a contender, or the measurement of the peak."""
+    torch.manual_seed(0)
+    if name == "peak":
+        return peak_round()
+    return fairbench_round(task) if name == OURS else peer_round(name, task)
+
+
+def _serve(prepare: Callable[[], Round], connection: Connection) -> None:
     try:
-        torch.manual_seed(0)
-        if name == "peak":
-            run, value = peak_round()
-        else:
-            run, value = fairbench_round(task) if name == OURS else peer_round(name, task)
+        run, value = prepare()
         while connection.recv():
             start, cpu = time.perf_counter(), time.process_time()
             found = run()
@@ -200,7 +206,7 @@ def workers(names: tuple[str, ...], task: Task) -> Iterator[list[Worker]]:
     with ExitStack() as stack:
         started = []
         for name in names:
-            started.append(Worker(name, task))
+            started.append(Worker(name, partial(attack_round, name, task)))
             stack.callback(started[-1].close)
         yield started
 

@@ -13,16 +13,14 @@ How many steps an example takes to the boundary, and so what ``bat`` costs, depe
 
 import argparse
 import math
-import multiprocessing
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -30,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from attack_throughput import PEAKS, Reply, Round, Turn, Worker, peak_round, quiet_turn
+from attack_throughput import PEAKS, Round, Turn, Worker, peak_round, quiet_turn
 from peers import exit_with, positive
 from PIL import Image
 from tabulate import tabulate
@@ -455,32 +453,10 @@ def training_round(name: str, task: Task) -> Round:
     return run, value
 
 
-class TrainingWorker(Worker):
-    """A worker that trains; not a daemon, for its loader may have processes of its own."""
-
-    def __init__(self, name: str, task: Task) -> None:
-        self.name = name
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(name, task, theirs))
-        self._process.start()
-        theirs.close()
-
-
-def _serve(name: str, task: Task, connection: Connection) -> None:
-    try:
-        torch.set_num_threads(task.threads)
-        run, value = peak_round(min(2, task.batches)) if name == PEAK else training_round(name, task)
-        while connection.recv():
-            start, cpu = time.perf_counter(), time.process_time()
-            found = run()
-            seconds, found = time.perf_counter() - start, value(found)
-            connection.send(Reply(seconds, time.process_time() - cpu, found))
-    except EOFError:  # closed: done
-        return
-    except Exception as error:
-        with suppress(OSError):  # nobody is there any more
-            connection.send(f"{type(error).__name__}: {error}")
+def any_round(name: str, task: Task) -> Round:
+    """Prepare a contender, or the measurement of the peak."""
+    torch.set_num_threads(task.threads)
+    return peak_round(min(2, task.batches)) if name == PEAK else training_round(name, task)
 
 
 def measure(task: Task, methods: list[str], rounds: int, quiet: float) -> dict[str, Any]:
@@ -502,7 +478,7 @@ def measure(task: Task, methods: list[str], rounds: int, quiet: float) -> dict[s
     with ExitStack() as stack:
         started = []
         for name in (*names, PEAK):
-            started.append(TrainingWorker(name, task))
+            started.append(Worker(name, partial(any_round, name, task), daemon=False))  # a loader has processes too
             stack.callback(started[-1].close)
         facts = {worker.name: worker.ask().value for worker in started}  # warm-up
         agreement = {method: agree(method, facts) for method in methods}
