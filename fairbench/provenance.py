@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -87,3 +88,21 @@ def sha256_state(state: Mapping[str, Any]) -> str:
 def sha256_json(value: Any) -> str:
     """Hash plain data by its canonical JSON."""
     return sha256_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
+
+
+def source_revision() -> str | None:
+    """Return the commit of the source tree this package lies in, marked where it has changes; None if installed."""
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None

@@ -25,6 +25,7 @@ from fairbench.files import make_folder, replacing, write_json
 from fairbench.memory import keep_freed_memory
 from fairbench.models.folding import Folded
 from fairbench.models.prepare import frozen
+from fairbench.provenance import source_revision
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.method import ClassErrors, Context, Method, method_class
 from fairbench.training.recipe import OptimizerRecipe, Recipe
@@ -65,6 +66,8 @@ class Fitted:
     training_images: int
     validation_images: int
     warnings: tuple[str, ...]
+    revisions: tuple[str, ...]
+    """The commits of this package that the run was made with, in order; empty for an installed package."""
     is_writer: bool
     """Whether this process, of several, writes the files."""
 
@@ -174,6 +177,8 @@ class _Fit:
         self.budget = time_budget
         self.history: list[dict[str, Any]] = []
         self.class_history: list[dict[str, Any]] = []
+        self.revision = source_revision()
+        self.revisions: list[str] = []
         self.board: Any = None
         self.average: dict[str, Tensor] | None = None
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
@@ -239,8 +244,16 @@ class _Fit:
             self._write_last()
         self.module.load_state_dict(self._weights() if self.best is None else self.best[2])
         held = 0 if self.held is None else len(self.held)
-        writer = self.fabric.is_global_zero
-        return Fitted(self.module, self.history, chosen_epoch, count, held, warnings, writer)
+        return Fitted(
+            self.module,
+            self.history,
+            chosen_epoch,
+            count,
+            held,
+            warnings,
+            tuple(self.revisions),
+            self.fabric.is_global_zero,
+        )
 
     def _warnings(self) -> tuple[str, ...]:
         """Say where the result is no classifier: its errors are those of guessing."""
@@ -435,6 +448,8 @@ class _Fit:
 
     def _save(self, next_epoch: int) -> None:
         """Write the state and the history, each whole or not at all; only the first process does."""
+        if self.revision is not None and self.revision not in self.revisions:
+            self.revisions.append(self.revision)
         if self.fabric.is_global_zero:
             state = {
                 "epoch": next_epoch,
@@ -446,6 +461,7 @@ class _Fit:
                 "best": self.best,
                 "history": json.dumps(self.history),
                 "class_history": json.dumps(self.class_history),
+                "revisions": json.dumps(self.revisions),
             }
             whole = io.BytesIO()  # torch.save hides what kept it from writing to a file
             torch.save(state, whole)
@@ -470,13 +486,15 @@ class _Fit:
             return 0, 0.0
         try:
             state = torch.load(path, map_location=self.fabric.device, weights_only=True)
-        except Exception as error:
-            raise RecipeError(f"{path} cannot be read ({error}); remove it to start the run again.") from error
-        self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.method.load_state(state["method"])
-        self.average, self.best = state["average"], state["best"]
-        self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
+            self.module.load_state_dict(state["module"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.method.load_state(state["method"])
+            self.average, self.best = state["average"], state["best"]
+            self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
+            self.revisions = json.loads(state["revisions"])
+        except Exception as error:  # damaged bytes make the reader raise anything
+            first = str(error).split("\n")[0] or type(error).__name__
+            raise RecipeError(f"{path} cannot be read ({first}); remove it to start the run again.") from error
         if self.fabric.is_global_zero:
             self._write_history()
         return int(state["epoch"]), float(state["seconds"])

@@ -5,7 +5,6 @@ works, and ``history.csv``. The card says what really happened: recipe, data, ep
 revision.
 """
 
-import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -163,24 +162,6 @@ def _training_facts(
         "time_budget": time_budget,
         "hardware": provenance.hardware(device),
         "versions": provenance.versions(),
-        "git_revision": _revision(),
+        "git_revision": ", then ".join(fitted.revisions) or None,
         "warnings": list(fitted.warnings),
     }
-
-
-def _revision() -> str | None:
-    """Return the commit of the source tree this package lies in, marked where it has changes; None if installed."""
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip() or None
