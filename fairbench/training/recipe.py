@@ -160,4 +160,8 @@ def load_recipe(name: str) -> Recipe:
         raise RecipeError(f"recipe {path}: not readable YAML ({error}).") from error
     if ":" in recipe.method:
         raise RecipeError(f"recipe {name}: method '{recipe.method}': a recipe runs no code of one's own; use --method.")
+    if ":" in recipe.architecture and not recipe.architecture.startswith("torchvision:"):
+        raise RecipeError(
+            f"recipe {name}: architecture '{recipe.architecture}': a recipe runs no code of one's own; use --arch."
+        )
     return recipe

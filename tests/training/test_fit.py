@@ -20,6 +20,7 @@ from fairbench.errors import FairbenchError, OutcomesError, RecipeError
 from fairbench.training import Recipe, train
 from fairbench.training.fit import Hardware, read_history
 from fairbench.training.method import METHODS
+from fairbench.training.recipe import load_recipe
 
 
 def recipe(method="pgd_at", **changes) -> Recipe:
@@ -431,3 +432,23 @@ def test_two_processes_give_the_same_loss_curve_as_one(name, options, tmp_path):
 def test_the_state_file_holds_no_code(start):
     state = torch.load(start / "state.pt", weights_only=True)
     assert json.loads(state["history"])[0]["epoch"] == 0
+
+
+@pytest.mark.parametrize(("key", "option"), [("method", "--method"), ("architecture", "--arch")])
+def test_a_recipe_file_runs_no_code(key, option, tmp_path, monkeypatch):
+    (tmp_path / "payload.py").write_text("raise SystemExit('ran')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    data = {"method": "standard", "architecture": "small_cnn", "dataset": "digits", key: "payload:build"}
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(data))
+    with pytest.raises(RecipeError, match=f"a recipe runs no code of one's own; use {option}"):
+        load_recipe(str(tmp_path / "r.yaml"))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a state", b"PK\x03\x04"])
+def test_a_state_that_cannot_be_read_is_one_clear_line_and_stays(content, tmp_path):
+    train(recipe("standard", schedule={"epochs": 1}), tmp_path / "run")
+    (tmp_path / "run" / "state.pt").write_bytes(content)
+    with pytest.raises(RecipeError, match=r"state\.pt cannot be read .*remove it to start the run again") as caught:
+        train(recipe("standard", schedule={"epochs": 1}), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "run" / "state.pt").read_bytes() == content
