@@ -33,3 +33,9 @@ class RecipeError(FairbenchError):
 
 class OutcomesError(FairbenchError):
     """An outcome table or run folder that cannot be read or written."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error of somebody else's code says, in a line: its kind and its first line."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text}".rstrip(": .") + "."

@@ -13,6 +13,7 @@ import typer
 
 from fairbench.cli import options
 from fairbench.cli.options import classes
+from fairbench.errors import ModelError
 
 if TYPE_CHECKING:
     from fairbench.datasets import Dataset
@@ -152,7 +153,12 @@ def _load(
     dataset = dataset or own_dataset(model)
     split = "sample" if protocol.examples == "sample" else "test"
     data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
-    data = data.without_classes(dropped_classes(model) if drop is None else classes(drop))
+    left_out = dropped_classes(model)
+    if drop is not None and left_out and set(classes(drop)) != set(left_out):
+        raise ModelError(
+            f"{model} was trained without classes {', '.join(map(str, left_out))}; leave out the same ones."
+        )
+    data = data.without_classes(left_out if drop is None else classes(drop))
     loaded = load_model(
         model, num_classes=data.num_classes, shape=data.shape, dataset=dataset, input_size=resize, **options
     )

@@ -46,9 +46,14 @@ def results(
     dataset: Annotated[str, typer.Option(help="Dataset the models were evaluated on.")] = "fashion_mnist",
 ) -> None:
     """Print what the models of the zoo did, least worst-class robust error first."""
+    from fairbench.errors import OutcomesError
+    from fairbench.leaderboard.results import results_folder
     from fairbench.reports.zoo import zoo_table
 
-    print(zoo_table(dataset))
+    table = zoo_table(dataset)
+    if not table:
+        raise OutcomesError(f"no kept result on {dataset} in {results_folder()}.")
+    print(table)
 
 
 def threat_text(norm: str, epsilon: float) -> str:

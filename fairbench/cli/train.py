@@ -1,5 +1,6 @@
 """``fairbench train``, ``recipes``: make a model by a recipe."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,7 +67,10 @@ def train(
             report=report,
             tensorboard=tensorboard,
         )
-    print(f"{out} is a model now: fairbench evaluate --model {out}")
+    from fairbench.models.cards import card_names
+
+    folder = f"./{out}" if str(out) in card_names() else str(out)  # a bare name of the zoo is the zoo's
+    print(f"{folder} is a model now: fairbench evaluate --model {folder}")
 
 
 def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str | None) -> "Recipe":
@@ -81,7 +85,9 @@ def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str
     if arch is None or dataset is None:
         raise RecipeError("--method needs --arch and --dataset.")
     name = "_".join(part.rpartition(":")[2].rpartition("/")[2] for part in (str(method), arch, dataset))
-    return Recipe(name=name, method=str(method), architecture=arch, dataset=dataset)
+    return Recipe(
+        name=re.sub(r"[^A-Za-z0-9_-]", "-", name).lstrip("."), method=str(method), architecture=arch, dataset=dataset
+    )
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
@@ -110,7 +116,7 @@ def seconds(text: str | None) -> float | None:
         value = float(number) * units[unit]
     except ValueError:
         value = -1.0
-    if not value > 0:
+    if not 0 < value < float("inf"):
         raise RecipeError(f"--time-budget {text}: give seconds, or such as 90s, 12m or 1.5h.")
     return value
 

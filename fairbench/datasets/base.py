@@ -103,7 +103,7 @@ class Dataset:
         """Return ``x`` (B, C, H, W) float32 in [0, 1], ``y`` (B,) int64 and ``index`` (B,) int64 of some rows."""
         import torch
 
-        x = torch.from_numpy(np.ascontiguousarray(self.inputs[rows]))
+        x = plain_tensor(self.inputs[rows])
         x = x.float().div_(255) if self.inputs.dtype == np.uint8 else x.float()
         return x, torch.from_numpy(self.labels[rows]), self.index[rows]
 
@@ -169,6 +169,17 @@ class Dataset:
         old = "x".join(map(str, self.shape[1:]))
         note = f"images resized from {old} to {height}x{width} (bilinear)"
         return replace(self, inputs=_resize(self.inputs, height, width), notes=(*self.notes, note))
+
+
+def plain_tensor(array: np.ndarray) -> "torch.Tensor":
+    """Copy an array to a tensor with the strides of its shape: NumPy leaves that of a single channel as it comes.
+
+    PyTorch reads the memory layout off such a stride, and hands it on through a whole network.
+    """
+    import torch
+
+    shaped = torch.from_numpy(np.ascontiguousarray(array))
+    return torch.empty(shaped.shape, dtype=shaped.dtype).copy_(shaped)
 
 
 def _resize(inputs: np.ndarray, height: int, width: int) -> np.ndarray:

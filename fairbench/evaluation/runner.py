@@ -29,6 +29,7 @@ from fairbench.files import cache_folder, make_folder
 from fairbench.memory import keep_freed_memory
 from fairbench.metrics import summarize
 from fairbench.models.base import Model, as_model
+from fairbench.models.layout import settle_layout
 from fairbench.models.prepare import frozen, prepare
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.schema import FORMAT_VERSION
@@ -261,8 +262,7 @@ class _Run:
                 "Check --arch and --dataset, or pass --resize."
             ) from error
         prepared = prepare(self.original, batch[0])
-        if any(isinstance(m, nn.Conv2d) for m in self.original.modules()):
-            self.original.to(memory_format=torch.channels_last)  # the verdict's pass, too, is faster so
+        settle_layout(self.original, batch[0])  # the verdict's pass, too, is faster channels-last
         self.prepared = prepared.module
         found = [*diagnostics.check_dataset(self.dataset), *warnings]
         return found + ([prepared.warning] if prepared.warning else [])

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fairbench.errors import ModelError
+from fairbench.errors import ModelError, first_line
 from fairbench.files import data_folder
 from fairbench.registry import suggest
 
@@ -61,7 +61,7 @@ class ModelCard(_Plain):
     ``training`` says how it was really made: recipe, data, epochs, seconds, hardware, versions, code revision.
     """
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
     title: str
     architecture: str
     dataset: str
@@ -111,8 +111,8 @@ def read_card(path: Path) -> ModelCard:
     """
     try:
         return ModelCard.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise ModelError(f"card {path}: not readable YAML ({error}).") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
+        raise ModelError(f"card {path}: not readable YAML ({first_line(error)})") from error
     except ValidationError as error:
         first = error.errors()[0]
         raise ModelError(f"card {path}: {'.'.join(map(str, first['loc'])) or 'card'}: {first['msg']}.") from error

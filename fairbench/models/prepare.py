@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairbench.models.folding import Folded
+from fairbench.models.layout import settle_layout
 
 _TOLERANCE = 1e-3
 """Largest difference of logits, relative to their spread, that folding may cause (float32 rounding is near 1e-5)."""
@@ -45,11 +46,11 @@ def prepare(module: nn.Module, probe: Tensor) -> Prepared:
     copied = Folded(plain)
     folded = copied.module
     steps = ("eval", "frozen") + (("batch norm folded",) if copied.pairs else ())
-    if any(isinstance(m, nn.Conv2d) for m in folded.modules()):
-        folded = folded.to(memory_format=torch.channels_last)
+    layout, found = settle_layout(folded, probe)
+    if layout == torch.channels_last:
         steps += ("channels-last",)
     with torch.no_grad():
-        expected, found = plain(probe), folded(probe.contiguous(memory_format=torch.channels_last))
+        expected = plain(probe)
     if not _agree(expected, found):
         warning = "the attack-ready copy disagreed with the model on a probe batch; the model itself is attacked."
         return Prepared(plain, ("eval", "frozen"), warning)

@@ -45,6 +45,8 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         sample = model + _AUTOATTACK
         strong = summarize(read_result(sample, folder)).attacks["autoattack"] if sample in names else None
         rows.append((found.worst_rob, _row(model, found, strong)))
+    if not rows:
+        return ""
     return tabulate([row for _, row in sorted(rows)], _HEADER, tablefmt="github", disable_numparse=True)
 
 

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairbench.datasets import Dataset
+from fairbench.datasets.base import plain_tensor
 from fairbench.errors import RecipeError
 from fairbench.training.recipe import AugmentationRecipe
 
@@ -25,20 +26,25 @@ class TrainingData:
 
     inputs: Tensor
     labels: Tensor
+    layout: torch.memory_format = torch.contiguous_format
+    """Memory format of the batches."""
 
     @classmethod
-    def of(cls, dataset: Dataset, device: torch.device) -> "TrainingData":
+    def of(
+        cls, dataset: Dataset, device: torch.device, layout: torch.memory_format = torch.contiguous_format
+    ) -> "TrainingData":
         """Put a dataset on the device."""
-        inputs = torch.from_numpy(np.ascontiguousarray(dataset.inputs))
-        return cls(inputs.to(device), torch.from_numpy(dataset.labels).to(device))
+        inputs = plain_tensor(dataset.inputs)
+        return cls(inputs.to(device), torch.from_numpy(dataset.labels).to(device), layout)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (B, C, H, W) float32 in [0, 1], channels last in memory where it is 4-D, and (B,) int64."""
+        """Return (B, C, H, W) float32 in [0, 1], in the layout, and (B,) int64."""
         x = self.inputs[rows]
-        return _channels_last(x.float() / 255 if x.dtype == torch.uint8 else x.float()), self.labels[rows]
+        x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
+        return x.contiguous(memory_format=self.layout), self.labels[rows]
 
     def batches(
         self,
@@ -65,11 +71,8 @@ class TrainingData:
         for start in range(0, len(self) - batch_size + 1, batch_size):
             draws = _draw(augmentation, batch_size, generator)
             x, y = self.batch(order[start : start + batch_size][part].to(self.labels.device))
-            yield _channels_last(_augment(x, augmentation, [d[part] for d in draws])), y
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+            x = _augment(x, augmentation, [d[part] for d in draws])
+            yield x.contiguous(memory_format=self.layout), y
 
 
 def _draw(augmentation: AugmentationRecipe, batch_size: int, generator: torch.Generator) -> list[Tensor]:

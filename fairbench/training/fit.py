@@ -17,13 +17,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from fairbench.datasets import Dataset
-from fairbench.errors import RecipeError
+from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.files import make_folder, replacing, write_json
 from fairbench.memory import keep_freed_memory
+from fairbench.models.cards import CARD_FILE
 from fairbench.models.folding import Folded
+from fairbench.models.layout import Layout, settle_layout
 from fairbench.models.prepare import frozen
 from fairbench.provenance import source_revision
 from fairbench.training.data import TrainingData, split_validation
@@ -156,23 +159,32 @@ class _Fit:
 
         self.recipe, self.out, self.report = recipe, out, report or (lambda _row: None)
         distributed = hardware.devices not in (1, "1") or hardware.nodes > 1
-        self.fabric = Fabric(
-            accelerator=hardware.accelerator,
-            devices=hardware.devices,
-            num_nodes=hardware.nodes,
-            strategy=DDPStrategy(broadcast_buffers=False) if distributed else "auto",
-            precision="bf16-mixed" if recipe.precision == "bf16" else "32-true",
-        )
+        try:
+            self.fabric = Fabric(
+                accelerator=hardware.accelerator,
+                devices=hardware.devices,
+                num_nodes=hardware.nodes,
+                strategy=DDPStrategy(broadcast_buffers=False) if distributed else "auto",
+                precision="bf16-mixed" if recipe.precision == "bf16" else "32-true",
+            )
+        except Exception as error:  # Lightning has its own kinds
+            asked = f"--device {hardware.accelerator}, --devices {hardware.devices}, --nodes {hardware.nodes}"
+            raise RecipeError(f"{asked}: {first_line(error)}") from error
         self.fabric.launch()
         keep_freed_memory()
-        self.module = module.to(memory_format=torch.channels_last)  # convolutions are faster so
+        self.module = module
+        layout = _probe(module, dataset, recipe.architecture)
         self.classes = dataset.classes
         self.data_sha256 = dataset.sha256
         training, held = split_validation(dataset, recipe.validation_per_class)
-        self.data = TrainingData.of(training, self.fabric.device)
-        self.held = None if held is None else TrainingData.of(held, self.fabric.device)
+        self.data = TrainingData.of(training, self.fabric.device, layout)
+        self.held = None if held is None else TrainingData.of(held, self.fabric.device, layout)
         self.held_index = np.empty(0, dtype=np.int64) if held is None else held.index
         self.method = build_method(recipe)
+        if self.method.needs_validation and held is None:
+            raise RecipeError(
+                f"method {self.method.name} adapts to held-out training images: set validation_per_class above 0."
+            )
         self.generator = torch.Generator()
         self.budget = time_budget
         self.history: list[dict[str, Any]] = []
@@ -211,9 +223,16 @@ class _Fit:
 
     def run(self) -> Fitted:
         """Train to the end and leave the chosen weights in the module."""
+        refused: list[Any] = [None]
         if self.fabric.is_global_zero:
-            self._claim_folder()
-        self.fabric.barrier()
+            try:
+                self._claim_folder()
+            except FairbenchError as error:
+                refused = [error]
+        if self.fabric.world_size > 1:
+            refused = [self.fabric.broadcast(refused[0])]
+        if refused[0] is not None:
+            raise refused[0]
         first_epoch, spent = self._resume()
         if self.board is not None:  # made once the folder is this run's; what was logged of an epoch cut short goes
             self.board = self.board(purge_step=first_epoch)
@@ -231,6 +250,8 @@ class _Fit:
             raise RecipeError(f"the time budget of {self.budget:g} s was over before the first step; give it more.")
         if self.board is not None:
             self.board.close()
+        if self.fabric.is_global_zero:
+            self._held.release()
         return self._fitted(count)
 
     def _fitted(self, count: int) -> Fitted:
@@ -311,7 +332,16 @@ class _Fit:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.method.loss(self.model, x, y)
+        try:
+            loss = self.method.loss(self.model, x, y)
+            if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+                raise TypeError("the loss must be a scalar tensor with a gradient")
+        except FairbenchError:
+            raise
+        except Exception as error:  # a method or an architecture of one's own can raise anything
+            raise RecipeError(
+                f"method {self.recipe.method} failed at {where} on {tuple(x.shape)} images: {first_line(error)}"
+            ) from error
         value = float(self._mean(loss))
         if not math.isfinite(value):
             raise RecipeError(
@@ -429,22 +459,28 @@ class _Fit:
     def _claim_folder(self) -> None:
         """Make the folder this run's own, or find that it is."""
         make_folder(self.out)
+        self._lock()
         path = self.out / RECIPE
-        if path.exists() and (self.out / STATE).exists():
-            try:
-                held = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise RecipeError(f"{path} cannot be read ({error}); choose another --out.") from error
-            if held != self._identity():
-                differs = sorted(k for k in {*held, *self._identity()} if held.get(k) != self._identity().get(k))
-                raise RecipeError(
-                    f"{self.out} holds another run (it differs in {', '.join(differs)}); nothing was overwritten. "
-                    "Choose another --out."
-                )
-        elif any(p.name[0] != "." and p.name != RECIPE for p in self.out.iterdir()):
+        held = _read_identity(path)
+        if held == self._identity():
+            return  # goes on, or starts again where its state was removed
+        if held is not None and any((self.out / name).exists() for name in (STATE, CARD_FILE)):
+            differs = sorted(k for k in {*held, *self._identity()} if held.get(k) != self._identity().get(k))
+            raise RecipeError(
+                f"{self.out} holds another run (it differs in {', '.join(differs)}); nothing was overwritten. "
+                "Choose another --out."
+            )
+        if any(p.name[0] != "." and p.name != RECIPE for p in self.out.iterdir()):
             raise RecipeError(f"{self.out} is not empty and holds no run; choose another --out.")
-        else:
-            write_json(self._identity(), path)
+        write_json(self._identity(), path)
+
+    def _lock(self) -> None:
+        """Keep other trainings out of the folder while this process lives."""
+        self._held = FileLock(self.out / ".lock")
+        try:
+            self._held.acquire(timeout=0)
+        except Timeout as error:
+            raise RecipeError(f"{self.out} is being trained in by another process; choose another --out.") from error
 
     def _save(self, next_epoch: int) -> None:
         """Write the state and the history, each whole or not at all; only the first process does."""
@@ -465,6 +501,8 @@ class _Fit:
             }
             whole = io.BytesIO()  # torch.save hides what kept it from writing to a file
             torch.save(state, whole)
+            if next_epoch == 1:
+                _check_loadable(whole, self.method)
             with replacing(self.out / STATE) as temporary:
                 temporary.write_bytes(whole.getbuffer())
             self._write_history()
@@ -493,11 +531,57 @@ class _Fit:
             self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
             self.revisions = json.loads(state["revisions"])
         except Exception as error:  # damaged bytes make the reader raise anything
-            first = str(error).split("\n")[0] or type(error).__name__
-            raise RecipeError(f"{path} cannot be read ({first}); remove it to start the run again.") from error
+            raise RecipeError(
+                f"{path} is not a whole state of this run ({type(error).__name__}); remove it to start the run again."
+            ) from error
         if self.fabric.is_global_zero:
             self._write_history()
         return int(state["epoch"]), float(state["seconds"])
+
+
+def _read_identity(path: Path) -> dict[str, Any] | None:
+    """Return what recipe.json says the run is; None where there is none."""
+    if not path.exists():
+        return None
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(held, dict):
+            raise TypeError(f"it holds a {type(held).__name__}")
+    except (ValueError, TypeError, RecursionError, OSError) as error:
+        raise RecipeError(f"{path} cannot be read ({error}); choose another --out.") from error
+    return held
+
+
+def _probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
+    """Settle the network's layout, and make sure that it takes these images and has an output for each class."""
+    x, _, _ = dataset.batch(slice(0, 2))
+    shape = "x".join(map(str, dataset.shape))
+    module.eval()
+    try:
+        layout, logits = settle_layout(module, x)
+    except Exception as error:  # a user's own forward can raise anything
+        raise RecipeError(
+            f"{architecture} cannot take images of {shape} (channels x height x width): {first_line(error)}"
+        ) from error
+    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if found != (len(x), dataset.num_classes):
+        raise RecipeError(
+            f"{architecture} returns {found} for {len(x)} images of {dataset.num_classes} classes, "
+            f"not ({len(x)}, {dataset.num_classes}) logits."
+        )
+    return layout
+
+
+def _check_loadable(saved: io.BytesIO, method: Method) -> None:
+    """Refuse a state that could only be read back by running code: it could never be resumed."""
+    saved.seek(0)
+    try:
+        torch.load(saved, weights_only=True)
+    except Exception as error:
+        raise RecipeError(
+            f"method {method.name}: its state ({', '.join(method.state_fields) or 'state()'}) is not plain data; "
+            "use tensors, numbers, text, lists and dicts."
+        ) from error
 
 
 def make_optimizer(module: nn.Module, recipe: OptimizerRecipe) -> torch.optim.Optimizer:
@@ -526,6 +610,6 @@ def write_weights(state: Mapping[str, Tensor], path: Path) -> None:
     """Write weights as safetensors, whole or not at all."""
     from safetensors.torch import save
 
-    data = save({k: v.detach().cpu().contiguous() for k, v in state.items()})
+    data = save({k: v.detach().cpu().contiguous().clone() for k, v in state.items()})  # tied weights share memory
     with replacing(path) as temporary:
         temporary.write_bytes(data)

@@ -115,6 +115,8 @@ class Method:
     """Whether it starts from a trained model (``--from``)."""
     trains_start: ClassVar[bool] = True
     """Whether that model is trained further; else a new one is, and ``context.source`` is the trained one."""
+    needs_validation: ClassVar[bool] = False
+    """Whether it adapts to held-out training images."""
     state_fields: ClassVar[tuple[str, ...]] = ()
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named sets of hyper-parameters that differ from the defaults."""
@@ -213,7 +215,8 @@ class Method:
                 valid = ", ".join(known_options) or "none"
                 raise RecipeError(f"method {cls.name} has no option '{key}'; it has {valid}.")
             chosen[key] = _typed(cls.name, key, value, known_options[key])
-            _check_range(cls.name, key, chosen[key])
+        for key, value in (known_options | chosen).items():
+            _check_range(cls.name, key, value)
         return cls(**chosen)
 
 
@@ -259,5 +262,10 @@ def _check_range(method: str, key: str, value: Any) -> None:
         raise RecipeError(
             f"method {method}: {key} {value:g}: pixels are in [0, 1] here; on the 0..255 scale it is x/255."
         )
-    if key in ("steps", "slack") and value < 0:
-        raise RecipeError(f"method {method}: {key} {value}: it cannot be negative.")
+    least = {"steps": 1, "halve_every": 1, "slack": 0}.get(key)
+    if least is not None and value < least:
+        raise RecipeError(f"method {method}: {key} {value}: it must be at least {least}.")
+    if not isinstance(value, bool | int | float | str):
+        raise RecipeError(
+            f"method {method}: option {key} is a {type(value).__name__}; an option is a number, a text or true/false."
+        )

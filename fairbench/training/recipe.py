@@ -13,7 +13,7 @@ from fairbench.registry import suggest
 
 
 class _Plain(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class OptimizerRecipe(_Plain):
@@ -30,7 +30,7 @@ class ScheduleRecipe(_Plain):
 
     name: Literal["constant", "piecewise", "cosine", "one_cycle"] = "one_cycle"
     epochs: Annotated[int, Field(ge=1)] = 15
-    milestones: tuple[float, ...] = ()
+    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.3
 
@@ -50,7 +50,7 @@ class Recipe(_Plain):
     class, never the test split). ``tuned`` says what was chosen by looking at them.
     """
 
-    name: str = "custom"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")] = "custom"
     title: str = ""
     method: str
     variant: str | None = None
@@ -99,6 +99,9 @@ def _read(value: Any, old: Any) -> Any:
     """Read text as YAML, unless what it replaces is text (or nothing yet, which is text too)."""
     if not isinstance(value, str) or isinstance(old, str) or (old is None and not _is_number(value)):
         return value
+    above, slash, below = value.partition("/")
+    if isinstance(old, float) and slash and _is_number(above) and _is_number(below) and float(below):
+        return float(above) / float(below)
     try:
         return yaml.safe_load(value)
     except yaml.YAMLError:

@@ -16,7 +16,7 @@ from torch import nn
 from fairbench import __version__, provenance
 from fairbench.datasets import Dataset, load_dataset
 from fairbench.errors import RecipeError
-from fairbench.files import replacing
+from fairbench.files import replacing, user_path
 from fairbench.models.base import Model
 from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
@@ -57,6 +57,7 @@ def train(
     FairbenchError
         With what is wrong, where, and what to try.
     """
+    out = user_path(out)
     method = build_method(recipe)
     data = dataset if dataset is not None else load_dataset(recipe.dataset, "train", data_dir=data_dir)
     data = data.without_classes(recipe.drop_classes)
@@ -80,7 +81,7 @@ def train(
         return Model(module, recipe.name, recipe.architecture, size, recipe.dataset)
     _finish(recipe, method, fitted, data, out=Path(out), time_budget=time_budget)
     own = ":" in recipe.architecture and not recipe.architecture.startswith("torchvision:")
-    return load_model(out, arch=recipe.architecture if own else None, shape=data.shape)
+    return load_model(Path(out).absolute(), arch=recipe.architecture if own else None, shape=data.shape)
 
 
 def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> nn.Module | None:
@@ -93,6 +94,11 @@ def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> 
     if not method.trains_start:
         if start.card is not None and start.card.num_classes != data.num_classes:
             raise RecipeError(f"--from {recipe.start} has {start.card.num_classes} classes, not {data.num_classes}.")
+        if start.input_size is not None and start.input_size != data.shape[1:]:
+            raise RecipeError(
+                f"--from {recipe.start} takes images of {start.input_size}, but {recipe.architecture} is trained on "
+                f"{data.shape[1:]}; start from a model of that size."
+            )
         return start.module
     try:
         module.load_state_dict(start.module.state_dict())
@@ -111,7 +117,8 @@ def _load_start(name: str, architecture: str, data: Dataset) -> Model:
             f"this recipe starts from {name}, which is not trained yet: fairbench train --recipe {name} --out DIR, "
             "then pass --from DIR."
         )
-    arch = architecture if Path(name).is_file() else None
+    own = ":" in architecture and name not in card_names()  # a card runs no code: the recipe's user names it
+    arch = architecture if own or Path(name).is_file() else None
     return load_model(name, arch=arch, num_classes=data.num_classes, shape=data.shape)
 
 

@@ -452,3 +452,133 @@ def test_a_state_that_cannot_be_read_is_one_clear_line_and_stays(content, tmp_pa
         train(recipe("standard", schedule={"epochs": 1}), tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert (tmp_path / "run" / "state.pt").read_bytes() == content
+
+
+OWN = textwrap.dedent("""
+    from dataclasses import dataclass
+    import numpy as np
+    from torch import nn
+    import torch.nn.functional as F
+    from fairbench.training import Method, option
+
+    class Base(Method):
+        name, source = "own", "mine"
+
+    class Vector(Base):
+        def loss(self, model, x, y):
+            return F.cross_entropy(model(x), y, reduction="none")
+
+    class Raises(Base):
+        def loss(self, model, x, y):
+            raise KeyError("it broke\\nbadly")
+
+    class NumpyState(Base):
+        state_fields = ("w",)
+
+        def setup(self, context):
+            super().setup(context)
+            self.w = np.ones(3)
+
+        def loss(self, model, x, y):
+            return F.cross_entropy(model(x), y)
+
+    @dataclass
+    class PathOption(Base):
+        layers: tuple = option((1, 2), "mine")
+
+    @dataclass
+    class BigEpsilon(Base):
+        epsilon: float = option(8.0, "a slip of scale")
+
+    class View(nn.Module):
+        def __init__(self, num_classes):
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(1, 4, 3), nn.Linear(4 * 36, num_classes)
+
+        def forward(self, x):
+            x = self.conv(x)
+            return self.head(x.view(x.size(0), -1))
+
+    def twelve():
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 12))
+
+    def wide():
+        return nn.Sequential(nn.Flatten(), nn.Linear(1024, 10))
+""")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_code.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_code", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "own_code:Vector"}, r"own_code:Vector failed at epoch 0, step 0 .*scalar tensor with a gradient"),
+        ({"method": "own_code:Raises"}, r"own_code:Raises failed at epoch 0, step 0 .*KeyError: 'it broke"),
+        ({"method": "own_code:NumpyState"}, r"its state \(w\) is not plain data"),
+        ({"method": "own_code:PathOption"}, "option layers is a tuple"),
+        ({"method": "own_code:BigEpsilon"}, "epsilon 8: pixels are in"),
+        ({"architecture": "own_code:twelve"}, r"returns \(2, 12\) for 2 images of 10 classes"),
+        ({"architecture": "own_code:wide"}, r"own_code:wide cannot take images of 1x8x8"),
+        ({"method": "wat", "validation_per_class": 0}, "adapts to held-out training images"),
+        ({"method": "frl", "start": "START", "options": {"halve_every": 0}}, "halve_every 0: it must be at least 1"),
+        ({"method": "gairat", "options": {"steps": 0}}, "steps 0: it must be at least 1"),
+        ({"method": "dafa", "options": {"strength": 1e4, "warm_up": 0.1}}, "is not positive: lower strength"),
+    ],
+)
+def test_what_cannot_work_is_said_before_or_at_the_first_epoch_in_one_line(changes, message, start, tmp_path, own):
+    changes = {k: str(start) if v == "START" else v for k, v in changes.items()}
+    with pytest.raises(RecipeError, match=message) as caught:
+        train(recipe(**{"method": "standard", **changes}), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run" / "card.yaml").exists()
+
+
+def test_a_network_written_for_one_memory_layout_trains_and_is_evaluated(tmp_path, own):
+    train(recipe("pgd_at", architecture="own_code:View", options=FAST, schedule={"epochs": 1}), tmp_path / "run")
+    model = load_model(tmp_path / "run", arch="own_code:View")
+    outcomes = evaluate(model, load_dataset("digits"), Protocol.named("quick", steps=2), runs=tmp_path / "runs")
+    assert not any("disagreed" in text for text in outcomes.manifest["warnings"])
+
+
+def test_a_folder_that_is_being_trained_in_is_refused(tmp_path):
+    from filelock import FileLock
+
+    (tmp_path / "run").mkdir()
+    with FileLock(tmp_path / "run" / ".lock"), pytest.raises(RecipeError, match="by another process"):
+        train(recipe("standard"), tmp_path / "run")
+    train(recipe("standard", schedule={"epochs": 1}), tmp_path / "run")
+
+
+def test_a_run_whose_state_was_removed_starts_again(tmp_path):
+    chosen = recipe("standard", schedule={"epochs": 1})
+    train(chosen, tmp_path / "run")
+    before = weights(tmp_path / "run")
+    (tmp_path / "run" / "state.pt").unlink()
+    train(chosen, tmp_path / "run")
+    assert same(weights(tmp_path / "run"), before)
+
+
+def test_a_run_folder_named_like_a_model_of_the_zoo_is_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = train(recipe("standard", schedule={"epochs": 1}), "natural_resnet18")
+    assert model.architecture == "small_cnn"
+    assert load_model("./natural_resnet18").sha256 == model.sha256
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("schedule.milestones", "[75, 90]", "less than 1"),
+        ("optimizer.lr", "inf", "finite"),
+        ("validation_epsilon", "300/255", "less than or equal to 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(key, text, message):
+    with pytest.raises(RecipeError, match=message):
+        recipe().changed({key: text})
+    assert recipe().changed({"validation_epsilon": "16/255"}).validation_epsilon == 16 / 255

@@ -23,6 +23,7 @@ class CFA(Method):
     source: ClassVar[str] = (
         "Wei et al., CFA: Class-wise Calibrated Fair Adversarial Training, CVPR 2023, arXiv:2303.14460"
     )
+    needs_validation: ClassVar[bool] = True
     state_fields: ClassVar[tuple[str, ...]] = ("factor",)
 
     beta: float = option(6.0, "as TRADES")

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairbench.errors import RecipeError
 from fairbench.training.method import Context, Method, Validate, option
 from fairbench.training.methods.trades import kl_divergence
 
@@ -90,5 +91,12 @@ class DAFA(Method):
         sums, counts = self.context.mean(self._sums), self.context.mean(self._counts)
         present = counts > 0
         similarity = torch.where(present[:, None] & present, sums / counts[:, None], 0.0)
-        self.weights = torch.where(present, distance_weights(similarity, self.strength), self.weights)
+        weights = torch.where(present, distance_weights(similarity, self.strength), self.weights)
+        if float(weights.min()) <= 0:  # its loss would be maximised, without bound
+            lowest = int(weights.argmin())
+            raise RecipeError(
+                f"method dafa: the weight of class {lowest} would be {float(weights[lowest]):.2f}, which is not "
+                "positive: lower strength, or lengthen warm_up."
+            )
+        self.weights = weights
         self.weighted = True

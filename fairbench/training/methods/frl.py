@@ -45,6 +45,7 @@ class FRL(Method):
     name: ClassVar[str] = "frl"
     source: ClassVar[str] = "Xu et al., 2021 (xu2021), arXiv:2010.06121, Algorithm 1"
     needs_start: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
     state_fields: ClassVar[tuple[str, ...]] = ("lambda0", "lambda1", "lambda2")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "reweight": {"rate2": 0.0},

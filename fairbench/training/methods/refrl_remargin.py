@@ -23,6 +23,7 @@ class RefrlRemargin(Method):
     name: ClassVar[str] = "refrl_remargin"
     source: ClassVar[str] = "refrl2022, Section 3.4, Experiment 3"
     needs_start: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
     state_fields: ClassVar[tuple[str, ...]] = ("natural_weights", "radii")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"as_published": {"right_labels": False}}
 

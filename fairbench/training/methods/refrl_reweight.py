@@ -27,6 +27,7 @@ class RefrlReweight(Method):
     name: ClassVar[str] = "refrl_reweight"
     source: ClassVar[str] = "refrl2022, Sections 3.3 and 3.4, Experiment 2"
     needs_start: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
     state_fields: ClassVar[tuple[str, ...]] = ("natural_weights", "boundary_weights")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "1:1": {"alpha_natural": 1.0, "alpha_boundary": 1.0},

@@ -43,7 +43,7 @@ class StaticAugmentation(Method):
             found = pgd(source, x, y, epsilon=self.epsilon, step=self.step, steps=self.steps, noise=noise)
             clean.append(x)
             adversarial.append(found.last)
-        return TrainingData(torch.cat(clean + adversarial), data.labels.repeat(2))
+        return TrainingData(torch.cat(clean + adversarial), data.labels.repeat(2), data.layout)
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the mean cross-entropy."""

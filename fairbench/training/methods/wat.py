@@ -20,6 +20,7 @@ class WAT(Method):
 
     name: ClassVar[str] = "wat"
     source: ClassVar[str] = "Li and Liu, WAT: Improve the Worst-class Robustness in Adversarial Training, AAAI 2023"
+    needs_validation: ClassVar[bool] = True
     state_fields: ClassVar[tuple[str, ...]] = ("cost", "weights")
 
     beta: float = option(6.0, "as TRADES")

@@ -1,0 +1,39 @@
+"""Channels-last where a network bears it: convolutions are faster so, but ``view`` after one of them raises."""
+
+import torch
+from torch import Tensor, nn
+
+Layout = torch.memory_format
+
+
+def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
+    """Bring a network to channels-last if it has 2-D convolutions and can compute so, else leave it as it was.
+
+    Parameters
+    ----------
+    module
+        Its parameters change their layout in memory, not their values; its mode stays.
+    x
+        (B, C, H, W) float32, on its device.
+
+    Returns
+    -------
+    layout, logits
+        The layout to give it batches in, and what it returned for ``x``, in its present mode and without gradient.
+
+    Raises
+    ------
+    Exception
+        Whatever its forward pass raises in either layout.
+    """
+    if any(isinstance(m, nn.Conv2d) for m in module.modules()):
+        before = [(t, t.data) for t in (*module.parameters(), *module.buffers())]
+        module.to(memory_format=torch.channels_last)
+        try:
+            with torch.no_grad():
+                return torch.channels_last, module(x.contiguous(memory_format=torch.channels_last))
+        except RuntimeError:  # "view size is not compatible": a network written for one layout
+            for tensor, data in before:  # with one channel the two layouts are told apart by strides alone
+                tensor.data = data
+    with torch.no_grad():
+        return torch.contiguous_format, module(x.contiguous())
