@@ -19,15 +19,22 @@ ROOT = Path(__file__).parents[1]
 
 def publish(run: Path) -> None:
     """Copy a run's weights and card to ``model_zoo``, under the recipe's name."""
+    from fairbench.errors import ModelError
     from fairbench.files import replacing
-    from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, read_card
+    from fairbench.models.cards import CARD_FILE, card_names, load_card, read_card
+    from fairbench.models.loading import dropped_classes, weights_path
 
     card = read_card(run / CARD_FILE)
+    weights = weights_path(card, run)  # checks their SHA-256
+    if card.name in card_names() and load_card(card.name).weights.sha256 != card.weights.sha256:
+        raise ModelError(f"the zoo has another {card.name}; remove its card and results first.")
+    if dropped_classes(str(run)):
+        raise ModelError(f"{card.name} was trained without some classes; a model of the zoo knows all of its dataset.")
     plain = yaml.safe_load((run / CARD_FILE).read_text(encoding="utf-8"))
     plain["weights"]["file"] = f"{card.name}.safetensors"
     (ROOT / "model_zoo" / "weights").mkdir(exist_ok=True)
     with replacing(ROOT / "model_zoo" / "weights" / plain["weights"]["file"]) as temporary:
-        temporary.write_bytes((run / WEIGHTS_FILE).read_bytes())
+        temporary.write_bytes(weights.read_bytes())
     with replacing(ROOT / "model_zoo" / "cards" / f"{card.name}.yaml") as temporary:
         temporary.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
     print(card.name)
@@ -60,7 +67,12 @@ if __name__ == "__main__":
     parser.add_argument("--dataset")
     parser.add_argument("--data-dir")
     arguments = parser.parse_args()
-    for folder in arguments.runs:
-        publish(folder)
-    if arguments.results:
-        keep_results(*arguments.results, arguments)
+    from fairbench.errors import FairbenchError
+
+    try:
+        for folder in arguments.runs:
+            publish(folder)
+        if arguments.results:
+            keep_results(*arguments.results, arguments)
+    except FairbenchError as error:
+        parser.exit(2, f"publish: {error}\n")

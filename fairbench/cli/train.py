@@ -58,7 +58,7 @@ def train(
 
     hardware = Hardware(device, devices, nodes, compile_)
     with _progress(f"{chosen.name} ({chosen.method})") as report:
-        run(
+        trained = run(
             chosen,
             out,
             data_dir=data_dir,
@@ -67,6 +67,8 @@ def train(
             report=report,
             tensorboard=tensorboard,
         )
+    if trained.card is None:  # another process writes the files, and speaks
+        return
     from fairbench.models.cards import card_names
 
     folder = f"./{out}" if str(out) in card_names() else str(out)  # a bare name of the zoo is the zoo's

@@ -20,6 +20,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
+from fairbench import provenance
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.files import make_folder, replacing, write_json
@@ -28,7 +29,6 @@ from fairbench.models.cards import CARD_FILE
 from fairbench.models.folding import Folded
 from fairbench.models.layout import Layout, settle_layout
 from fairbench.models.prepare import frozen
-from fairbench.provenance import source_revision
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.method import ClassErrors, Context, Method, method_class
 from fairbench.training.recipe import OptimizerRecipe, Recipe
@@ -69,8 +69,8 @@ class Fitted:
     training_images: int
     validation_images: int
     warnings: tuple[str, ...]
-    revisions: tuple[str, ...]
-    """The commits of this package that the run was made with, in order; empty for an installed package."""
+    made_with: tuple[dict[str, Any], ...]
+    """Hardware, versions and commit that the run began with, then those it was resumed with, where they differ."""
     is_writer: bool
     """Whether this process, of several, writes the files."""
 
@@ -127,7 +127,10 @@ def fit(
     )
     if tensorboard:
         run.open_tensorboard()
-    return run.run()
+    try:
+        return run.run()
+    finally:
+        run.unlock()
 
 
 def build_method(recipe: Recipe) -> Method:
@@ -171,6 +174,13 @@ class _Fit:
             asked = f"--device {hardware.accelerator}, --devices {hardware.devices}, --nodes {hardware.nodes}"
             raise RecipeError(f"{asked}: {first_line(error)}") from error
         self.fabric.launch()
+        if not self.fabric.is_global_zero:
+            self.report = lambda _row: None
+        self.present = {
+            "hardware": provenance.hardware(self.fabric.device.type),
+            "versions": provenance.versions(),
+            "git_revision": provenance.source_revision(),
+        }
         keep_freed_memory()
         self.module = module
         layout = _probe(module, dataset, recipe.architecture)
@@ -189,9 +199,9 @@ class _Fit:
         self.budget = time_budget
         self.history: list[dict[str, Any]] = []
         self.class_history: list[dict[str, Any]] = []
-        self.revision = source_revision()
-        self.revisions: list[str] = []
+        self.made_with: list[dict[str, Any]] = []
         self.board: Any = None
+        self._held: FileLock | None = None
         self.average: dict[str, Tensor] | None = None
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
         optimizer = make_optimizer(module, recipe.optimizer)
@@ -250,8 +260,6 @@ class _Fit:
             raise RecipeError(f"the time budget of {self.budget:g} s was over before the first step; give it more.")
         if self.board is not None:
             self.board.close()
-        if self.fabric.is_global_zero:
-            self._held.release()
         return self._fitted(count)
 
     def _fitted(self, count: int) -> Fitted:
@@ -272,7 +280,7 @@ class _Fit:
             count,
             held,
             warnings,
-            tuple(self.revisions),
+            tuple(self.made_with),
             self.fabric.is_global_zero,
         )
 
@@ -476,16 +484,22 @@ class _Fit:
 
     def _lock(self) -> None:
         """Keep other trainings out of the folder while this process lives."""
-        self._held = FileLock(self.out / ".lock")
+        held = FileLock(self.out / ".lock")
         try:
-            self._held.acquire(timeout=0)
+            held.acquire(timeout=0)
         except Timeout as error:
             raise RecipeError(f"{self.out} is being trained in by another process; choose another --out.") from error
+        self._held = held
+
+    def unlock(self) -> None:
+        """Let others into the folder, if this process kept them out."""
+        if self._held is not None:
+            self._held.release()
 
     def _save(self, next_epoch: int) -> None:
         """Write the state and the history, each whole or not at all; only the first process does."""
-        if self.revision is not None and self.revision not in self.revisions:
-            self.revisions.append(self.revision)
+        if self.present not in self.made_with:
+            self.made_with.append(self.present)
         if self.fabric.is_global_zero:
             state = {
                 "epoch": next_epoch,
@@ -497,7 +511,7 @@ class _Fit:
                 "best": self.best,
                 "history": json.dumps(self.history),
                 "class_history": json.dumps(self.class_history),
-                "revisions": json.dumps(self.revisions),
+                "made_with": json.dumps(self.made_with),
             }
             whole = io.BytesIO()  # torch.save hides what kept it from writing to a file
             torch.save(state, whole)
@@ -529,7 +543,7 @@ class _Fit:
             self.method.load_state(state["method"])
             self.average, self.best = state["average"], state["best"]
             self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
-            self.revisions = json.loads(state["revisions"])
+            self.made_with = json.loads(state["made_with"])
         except Exception as error:  # damaged bytes make the reader raise anything
             raise RecipeError(
                 f"{path} is not a whole state of this run ({type(error).__name__}); remove it to start the run again."

@@ -82,16 +82,17 @@ class Recipe(_Plain):
         from fairbench.training.method import METHODS
 
         data = self.model_dump(mode="json")
+        data["method"] = settings.get("method", self.method)  # first: the other keys may be the new method's
         for key, value in settings.items():
             section, _, leaf = key.rpartition(".")
             inner = data.get(section)
             target = data if not section else inner if isinstance(inner, dict) else {}
             if leaf in target and not isinstance(target[leaf], dict):
                 target[leaf] = _read(value, target[leaf])
-            elif "." not in key and (":" in self.method or key in METHODS[self.method].options()):
+            elif "." not in key and (":" in data["method"] or key in METHODS[data["method"]].options()):
                 data["options"][key] = value
             else:
-                raise RecipeError(f"recipe {self.name}: no key '{key}'.{suggest(key, _keys(data, self.method))}")
+                raise RecipeError(f"recipe {self.name}: no key '{key}'.{suggest(key, _keys(data, data['method']))}")
         return parse_recipe(data, self.name)
 
 

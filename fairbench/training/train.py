@@ -127,7 +127,6 @@ def _finish(
 ) -> None:
     """Write weights and card, each whole or not at all."""
     write_weights(fitted.module.state_dict(), out / WEIGHTS_FILE)
-    device = next(fitted.module.parameters()).device.type
     epsilon = float(getattr(method, "epsilon", 0.0))
     card = {
         "name": recipe.name,
@@ -139,7 +138,7 @@ def _finish(
         "method": recipe.method,
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
-        "training": _training_facts(recipe, method, fitted, data, time_budget=time_budget, device=device),
+        "training": _training_facts(recipe, method, fitted, data, time_budget=time_budget),
         "provenance": f"trained by fairbench {__version__} with the recipe below",
         "licence": "MIT",
     }
@@ -154,7 +153,6 @@ def _training_facts(
     data: Dataset,
     *,
     time_budget: float | None,
-    device: str,
 ) -> dict[str, Any]:
     """Say what really happened."""
     return {
@@ -167,8 +165,7 @@ def _training_facts(
         "chosen_epoch": fitted.chosen_epoch,
         "seconds": round(fitted.history[-1]["seconds"], 1),
         "time_budget": time_budget,
-        "hardware": provenance.hardware(device),
-        "versions": provenance.versions(),
-        "git_revision": ", then ".join(fitted.revisions) or None,
+        **fitted.made_with[0],
+        "resumed_with": list(fitted.made_with[1:]),
         "warnings": list(fitted.warnings),
     }

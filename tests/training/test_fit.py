@@ -127,10 +127,21 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(name, changes, tm
     assert drop == [{k: v for k, v in row.items() if k != "seconds"} for row in read_history(tmp_path / "whole")]
 
 
-def test_a_finished_run_asked_again_changes_nothing(start):
-    before = (start / "model.safetensors").read_bytes()
+def test_a_finished_run_asked_again_changes_nothing_wherever_it_is_asked(start, monkeypatch):
+    before = {name: (start / name).read_bytes() for name in ("model.safetensors", "card.yaml", "history.csv")}
+    monkeypatch.setattr("fairbench.provenance.hardware", lambda device: {"device": "another"})
     train(recipe("standard", schedule={"name": "cosine", "epochs": 4}), start)
-    assert (start / "model.safetensors").read_bytes() == before
+    assert {name: (start / name).read_bytes() for name in before} == before
+
+
+def test_a_run_resumed_elsewhere_names_both_machines(tmp_path, monkeypatch):
+    with pytest.raises(Stop):
+        train(recipe("standard"), tmp_path / "run", report=crash_after(0))
+    monkeypatch.setattr("fairbench.provenance.hardware", lambda device: {"device": "another"})
+    train(recipe("standard"), tmp_path / "run")
+    training = yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())["training"]
+    assert training["hardware"]["device"] != "another"
+    assert [place["hardware"]["device"] for place in training["resumed_with"]] == ["another"]
 
 
 SCRIPT = textwrap.dedent("""
@@ -582,3 +593,9 @@ def test_settings_out_of_range_are_refused(key, text, message):
     with pytest.raises(RecipeError, match=message):
         recipe().changed({key: text})
     assert recipe().changed({"validation_epsilon": "16/255"}).validation_epsilon == 16 / 255
+
+
+def test_keys_are_those_of_the_method_that_is_set_with_them():
+    assert recipe("trades").changed({"target": "full", "method": "bat"}).options == {"target": "full"}
+    with pytest.raises(RecipeError, match="no key 'beta'"):
+        recipe("trades").changed({"method": "pgd_at", "beta": "1"})
