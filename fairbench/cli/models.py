@@ -1,5 +1,6 @@
 """``fairbench models``: what the zoo has."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -27,7 +28,7 @@ def models(context: typer.Context) -> None:
             card.method,
             threat_text(card.threat_model.norm, card.threat_model.epsilon),
         )
-    Console(highlight=False).print(table)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
 
 
 @models_app.command()

@@ -467,8 +467,10 @@ class _Fit:
     def _claim_folder(self) -> None:
         """Make the folder this run's own, or find that it is."""
         make_folder(self.out)
-        self._lock()
         path = self.out / RECIPE
+        if not path.exists() and any(p.name[0] != "." for p in self.out.iterdir()):
+            raise RecipeError(f"{self.out} is not empty and holds no run; choose another --out.")
+        self._lock()
         held = _read_identity(path)
         if held == self._identity():
             return  # goes on, or starts again where its state was removed

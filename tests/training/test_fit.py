@@ -368,7 +368,7 @@ def test_a_full_disk_leaves_the_last_whole_state(tmp_path, monkeypatch):
         ({"method": "pdg_at"}, "Did you mean 'pgd_at'"),
         ({"batch_size": 5000}, "larger than the"),
         ({"validation_per_class": 1000}, "leaves none of class"),
-        ({"method": "frl", "validation_per_class": 0, "start": "START"}, "needs held-out"),
+        ({"method": "frl", "validation_per_class": 0, "start": "START"}, "adapts to held-out"),
         ({"drop_classes": [10]}, r"classes are 0\.\.9"),
         ({"drop_classes": list(range(9))}, "two at least"),
         ({"select": "worst_rob", "validation_per_class": 0}, "select worst_rob needs held-out"),
@@ -459,7 +459,9 @@ def test_a_recipe_file_runs_no_code(key, option, tmp_path, monkeypatch):
 def test_a_state_that_cannot_be_read_is_one_clear_line_and_stays(content, tmp_path):
     train(recipe("standard", schedule={"epochs": 1}), tmp_path / "run")
     (tmp_path / "run" / "state.pt").write_bytes(content)
-    with pytest.raises(RecipeError, match=r"state\.pt cannot be read .*remove it to start the run again") as caught:
+    with pytest.raises(
+        RecipeError, match=r"state\.pt is not a whole state of this run .*remove it to start the run again"
+    ) as caught:
         train(recipe("standard", schedule={"epochs": 1}), tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert (tmp_path / "run" / "state.pt").read_bytes() == content
