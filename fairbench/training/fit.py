@@ -215,6 +215,7 @@ class _Fit:
             device=self.fabric.device,
             generator=self.generator,
             attack_copy=lambda asked: self._attack_copy() if asked in (self.model, module) else frozen(asked),
+            held=self.held,
             source=None if source is None else frozen(source.to(self.fabric.device)),
             rank=self.fabric.global_rank,
             world=self.fabric.world_size,

@@ -86,6 +86,8 @@ class Context:
     """On the CPU; seeded anew for each epoch from the run's seed, so that a resumed run draws the same."""
     attack_copy: Callable[[nn.Module], nn.Module]
     """Returns the model as an attack wants it: eval, frozen, batch norm folded, weights as they are now."""
+    held: TrainingData | None = None
+    """The held-out training images, for methods that look at some of them while an epoch runs."""
     source: nn.Module | None = None
     """The trained model that the recipe starts from, frozen, where the method wants it beside a new one."""
     rank: int = 0

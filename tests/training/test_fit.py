@@ -127,6 +127,17 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(name, changes, tm
     assert drop == [{k: v for k, v in row.items() if k != "seconds"} for row in read_history(tmp_path / "whole")]
 
 
+@pytest.mark.parametrize("name", ["frl", "refrl_reweight", "refrl_remargin"])
+def test_an_interrupted_run_from_a_trained_model_ends_with_the_same_weights(name, start, tmp_path):
+    options = FAST | ({} if name == "frl" else {"held_out": 20, "window": 3})
+    chosen = recipe(name, options=options, start=str(start), schedule={"name": "cosine", "epochs": 2})
+    train(chosen, tmp_path / "whole")
+    with pytest.raises(Stop):
+        train(chosen, tmp_path / "cut", report=crash_after(0))
+    train(chosen, tmp_path / "cut")
+    assert same(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+
+
 def test_a_finished_run_asked_again_changes_nothing_wherever_it_is_asked(start, monkeypatch):
     before = {name: (start / name).read_bytes() for name in ("model.safetensors", "card.yaml", "history.csv")}
     monkeypatch.setattr("fairbench.provenance.hardware", lambda device: {"device": "another"})

@@ -16,6 +16,7 @@ from fairbench.training.methods.dafa import distance_weights
 from fairbench.training.methods.frl import FRL, class_weights
 from fairbench.training.methods.gairat import geometry_weights
 from fairbench.training.methods.refrl_reweight import violation_weights
+from fairbench.training.recent import RecentErrors
 
 CLASSES = 4
 
@@ -293,6 +294,49 @@ def test_refrl_weights_are_a_softmax_of_the_violations():
     assert found.tolist() == pytest.approx((raw / raw.sum()).tolist(), rel=1e-6)
 
 
+def seen(method, std, changed):
+    """Let a method have seen 100 held-out images of each class, with these errors."""
+    method.recent.counts[0] = 100 * torch.tensor([[1.0] * CLASSES, std, changed])
+    method.adapt()
+    return method
+
+
+def test_recent_errors_pool_the_last_measurements_and_forget_older_ones():
+    recent = RecentErrors.empty(2, 3)
+    recent.add(torch.tensor([0, 0, 1]), torch.tensor([True, True, True]), torch.tensor([True, True, True]))
+    recent.add(torch.tensor([0, 0, 1]), torch.tensor([True, False, False]), torch.tensor([False, False, True]))
+    recent.add(torch.tensor([0, 1, 1]), torch.tensor([False, False, True]), torch.tensor([True, False, False]))
+    wrong, changed = recent.shares()
+    assert wrong[:2].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert changed[:2].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert torch.isnan(wrong[2])
+    assert recent.averages() == pytest.approx((2 / 6, 2 / 6))
+
+
+@pytest.mark.parametrize("name", ["refrl_reweight", "refrl_remargin"])
+def test_refrl_methods_follow_the_errors_on_held_out_images_batch_by_batch(network, batch, name):
+    x, y = batch
+    method = build(name, window=3, held_out=40)
+    method.context = replace(method.context, held=TrainingData(x, y))
+    method.loss(network, x, y)
+    assert (method.place, int(method.counts[:, 0].sum())) == (3, 120), "full from the first batch on"
+    first = method.natural_weights.clone()
+    with torch.no_grad():
+        network[3].bias[0] -= 100  # class 0 is never predicted now
+    for _ in range(3):
+        method.loss(network, x, y)
+    wrong, _ = method.recent.shares()
+    assert wrong[0] == 1
+    average = method.recent.averages()[0]
+    assert torch.equal(method.natural_weights, violation_weights(wrong, average, 0.05, 5.0))
+    assert method.natural_weights[0] > first[0]
+    state = method.state()
+    again = build(name, window=3, held_out=40)
+    again.load_state(state)
+    again.adapt()
+    assert torch.equal(again.natural_weights, method.natural_weights)
+
+
 def test_refrl_at_attacks_half_of_the_batch(network, batch):
     x, y = batch
     last = pgd(network, x[::2], y[::2], epsilon=8 / 255, step=2 / 255, steps=20, noise=uniform(x[::2])).last
@@ -303,8 +347,7 @@ def test_refrl_at_attacks_half_of_the_batch(network, batch):
 
 def test_refrl_reweight_pulls_the_attacked_towards_the_clean_prediction(network, batch):
     x, y = batch
-    method = build("refrl_reweight")
-    method.end_epoch(lambda: errors([0.4, 0.1, 0.1, 0.2], [0.6, 0.2, 0.2, 0.3]))
+    method = seen(build("refrl_reweight"), std=[0.4, 0.1, 0.1, 0.2], changed=[0.2, 0.1, 0.1, 0.1])
     last = pgd(network, x, y, epsilon=16 / 255, step=1 / 255, steps=20, noise=uniform(x)).last
     w0, w1 = (w.double().numpy()[y.numpy()] for w in (method.natural_weights, method.boundary_weights))
     ce, change = cross_entropy(network(x), y), cross_entropy(network(last), network(x).argmax(1))
@@ -315,8 +358,7 @@ def test_refrl_reweight_pulls_the_attacked_towards_the_clean_prediction(network,
 @pytest.mark.parametrize("variant", [None, "as_published"])
 def test_refrl_remargin_scores_the_mixed_batch_against_its_labels_or_as_published(network, batch, variant):
     x, y = batch
-    method = build("refrl_remargin", variant)
-    method.end_epoch(lambda: errors([0.4, 0.1, 0.1, 0.2], [0.6, 0.2, 0.2, 0.3], changed=[0.2, 0.1, 0.05, 0.0]))
+    method = seen(build("refrl_remargin", variant), std=[0.4, 0.1, 0.1, 0.2], changed=[0.2, 0.1, 0.05, 0.0])
     radii = [8 / 255 * math.exp(10 * (c - 0.05)) for c in (0.2, 0.1, 0.05, 0.0)]
     assert method.radii.tolist() == pytest.approx(radii, rel=1e-5)
     generator = torch.Generator().manual_seed(3)

@@ -12,19 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairbench.training.method import Context, Method, Validate, option
-from fairbench.training.methods.refrl_reweight import violation_weights
+from fairbench.training.method import Context, option
+from fairbench.training.methods.refrl_reweight import RefrlFRL, violation_weights
 
 
 @dataclass
-class RefrlRemargin(Method):
+class RefrlRemargin(RefrlFRL):
     """``CE_w0(f(x), y) + CE(f(mixed), labels)``; mixed is half attacked within class radii, half clean, shuffled."""
 
     name: ClassVar[str] = "refrl_remargin"
     source: ClassVar[str] = "refrl2022, Section 3.4, Experiment 3"
-    needs_start: ClassVar[bool] = True
-    needs_validation: ClassVar[bool] = True
-    state_fields: ClassVar[tuple[str, ...]] = ("natural_weights", "radii")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"as_published": {"right_labels": False}}
 
     tolerance: float = option(0.05, "refrl2022, Section 3.3")
@@ -33,6 +30,7 @@ class RefrlRemargin(Method):
     epsilon: float = option(8 / 255, "radius of a class at the tolerance")
     step: float = option(1 / 255, "the public notebooks")
     steps: int = option(20, "the public notebooks")
+    measured_epsilon: float = option(16 / 255, "the public notebooks: radius the boundary error is measured at")
     right_labels: bool = option(True, "the public code scores the shuffled batch against unshuffled labels")
 
     def setup(self, context: Context) -> None:
@@ -43,6 +41,7 @@ class RefrlRemargin(Method):
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the weighted clean cross-entropy plus that of the mixed batch."""
+        self.measure(model, epsilon=self.measured_epsilon, step=self.step, steps=self.steps)
         half, radii = slice(None, None, 2), self.radii.to(x.device)
         found = self.attack(model, x[half], y[half], epsilon=radii[y[half]], step=self.step, steps=self.steps)
         order = torch.randperm(len(x), generator=self.context.generator).to(x.device)
@@ -55,13 +54,9 @@ class RefrlRemargin(Method):
         weighted = (weights * standard).sum() / self.context.mean(weights.sum())
         return weighted + F.cross_entropy(model(mixed), labels)
 
-    def begin(self, validate: Validate) -> None:
-        """Set radii by the errors of the model that training starts from."""
-        self.end_epoch(validate)
-
-    def end_epoch(self, validate: Validate) -> None:
-        """Set ``radius_c = epsilon exp(alpha (bndy_c - tau))``, at most 1, by the errors on the held-out images."""
-        errors = validate()
-        self.natural_weights = violation_weights(errors.std, errors.avg_std, self.tolerance, self.alpha_natural)
-        excess = torch.nan_to_num(errors.changed - self.tolerance, nan=0.0)
+    def adapt(self) -> None:
+        """Set ``radius_c = epsilon exp(alpha (bndy_c - tau))``, at most 1, by the errors of the window."""
+        (wrong, changed), (std, _) = self.recent.shares(), self.recent.averages()
+        self.natural_weights = violation_weights(wrong, std, self.tolerance, self.alpha_natural)
+        excess = torch.nan_to_num(changed - self.tolerance, nan=0.0)
         self.radii = (self.epsilon * torch.exp(self.alpha_radius * excess)).clamp(max=1.0).float()

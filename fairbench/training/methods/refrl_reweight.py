@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairbench.training.method import Context, Method, Validate, option
+from fairbench.attacks.pgd import pgd
+from fairbench.training.method import Context, Method, option
+from fairbench.training.recent import RecentErrors
 
 
 def violation_weights(errors: Tensor, average: float, tolerance: float, alpha: float) -> Tensor:
@@ -18,7 +20,64 @@ def violation_weights(errors: Tensor, average: float, tolerance: float, alpha: f
 
 
 @dataclass
-class RefrlReweight(Method):
+class RefrlFRL(Method):
+    """What both methods of the report share: errors measured on held-out images before every batch."""
+
+    needs_start: ClassVar[bool] = True
+    needs_validation: ClassVar[bool] = True
+    state_fields: ClassVar[tuple[str, ...]] = ("counts", "place")
+
+    held_out: int = option(
+        100, "ours: held-out images attacked before each batch; the public notebooks take 20 batches"
+    )
+    window: int = option(20, "batches pooled: as many held-out images as the public notebooks look at before each")
+
+    def setup(self, context: Context) -> None:
+        """Start with no measurement."""
+        super().setup(context)
+        self.recent = RecentErrors.empty(self.window, context.num_classes)
+
+    @property
+    def counts(self) -> Tensor:
+        """The window, as a resumed run needs it."""
+        return self.recent.counts
+
+    @counts.setter
+    def counts(self, value: Tensor) -> None:
+        self.recent.counts = value
+
+    @property
+    def place(self) -> int:
+        """Measurements so far."""
+        return self.recent.place
+
+    @place.setter
+    def place(self, value: int) -> None:
+        self.recent.place = value
+
+    def measure(self, model: nn.Module, *, epsilon: float, step: float, steps: int) -> None:
+        """Attack some held-out images and adapt to the errors of the window, which is full from the first batch on."""
+        held = self.context.held
+        if held is None:
+            return
+        for _ in range(max(1, self.window - self.place)):
+            rows = torch.randint(len(held), (self.held_out,), generator=self.context.generator)
+            x, y = held.batch(rows.to(held.labels.device))
+            noise = torch.rand(x.shape, generator=self.context.generator).to(x.device) * 2 - 1
+            attacked = self.context.attack_copy(model)
+            found = pgd(attacked, x, y, epsilon=epsilon, step=step, steps=steps, noise=noise).last
+            with torch.no_grad():
+                clean, under_attack = attacked(x).argmax(1), attacked(found).argmax(1)
+            self.recent.add(y, clean != y, under_attack != clean)
+        self.adapt()
+
+    def adapt(self) -> None:
+        """Set weights, or radii, by the errors of the window."""
+        raise NotImplementedError
+
+
+@dataclass
+class RefrlReweight(RefrlFRL):
     """``CE_w0(f(x), y) + CE_w1(f(x_adv), clean prediction)``, each with its own class weights.
 
     "Boundary error" there is the share of examples whose prediction the attack changes.
@@ -26,9 +85,6 @@ class RefrlReweight(Method):
 
     name: ClassVar[str] = "refrl_reweight"
     source: ClassVar[str] = "refrl2022, Sections 3.3 and 3.4, Experiment 2"
-    needs_start: ClassVar[bool] = True
-    needs_validation: ClassVar[bool] = True
-    state_fields: ClassVar[tuple[str, ...]] = ("natural_weights", "boundary_weights")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "1:1": {"alpha_natural": 1.0, "alpha_boundary": 1.0},
         "1:5": {"alpha_natural": 1.0, "alpha_boundary": 5.0},
@@ -50,7 +106,9 @@ class RefrlReweight(Method):
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the sum of both weighted cross-entropies; weights are those of the true class in both."""
-        found = self.attack(model, x, y, epsilon=self.epsilon, step=self.step, steps=self.steps)
+        strength: dict[str, Any] = {"epsilon": self.epsilon, "step": self.step, "steps": self.steps}
+        self.measure(model, **strength)
+        found = self.attack(model, x, y, **strength)
         clean = model(x)
         natural, boundary = self.natural_weights.to(x.device)[y], self.boundary_weights.to(x.device)[y]
         standard = F.cross_entropy(clean, y, reduction="none")
@@ -58,14 +116,8 @@ class RefrlReweight(Method):
         mean = self.context.mean
         return (natural * standard).sum() / mean(natural.sum()) + (boundary * change).sum() / mean(boundary.sum())
 
-    def begin(self, validate: Validate) -> None:
-        """Weigh by the errors of the model that training starts from."""
-        self.end_epoch(validate)
-
-    def end_epoch(self, validate: Validate) -> None:
-        """Weigh anew by the errors on the held-out images."""
-        errors = validate()
-        self.natural_weights = violation_weights(errors.std, errors.avg_std, self.tolerance, self.alpha_natural)
-        self.boundary_weights = violation_weights(
-            errors.changed, errors.avg_changed, self.tolerance, self.alpha_boundary
-        )
+    def adapt(self) -> None:
+        """Weigh by the errors of the window."""
+        (wrong, changed), (std, change) = self.recent.shares(), self.recent.averages()
+        self.natural_weights = violation_weights(wrong, std, self.tolerance, self.alpha_natural)
+        self.boundary_weights = violation_weights(changed, change, self.tolerance, self.alpha_boundary)
