@@ -31,6 +31,7 @@ def publish(run: Path) -> None:
     if dropped_classes(str(run)):
         raise ModelError(f"{card.name} was trained without some classes; a model of the zoo knows all of its dataset.")
     plain = yaml.safe_load((run / CARD_FILE).read_text(encoding="utf-8"))
+    plain["licence"] = "MIT"
     plain["weights"]["file"] = f"{card.name}.safetensors"
     (ROOT / "model_zoo" / "weights").mkdir(exist_ok=True)
     with replacing(ROOT / "model_zoo" / "weights" / plain["weights"]["file"]) as temporary:

@@ -72,7 +72,9 @@ def train(
     from fairbench.models.cards import card_names
 
     folder = f"./{out}" if str(out) in card_names() else str(out)  # a bare name of the zoo is the zoo's
-    print(f"{folder} is a model now: fairbench evaluate --model {folder}")
+    own = ":" in chosen.architecture and not chosen.architecture.startswith("torchvision:")
+    arch = f" --arch {chosen.architecture}" if own else ""  # a card runs no code, so the user names it
+    print(f"{folder} is a model now: fairbench evaluate --model {folder}{arch}")
 
 
 def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str | None) -> "Recipe":

@@ -21,7 +21,7 @@ from torch import nn
 from fairbench import provenance
 from fairbench.attacks.base import Attack, Tick, logits_of, run_attack
 from fairbench.datasets import Dataset
-from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError
+from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError, first_line
 from fairbench.evaluation import diagnostics
 from fairbench.evaluation.engines import ENGINES, Engine, Shard
 from fairbench.evaluation.protocol import QUICK, Protocol
@@ -256,9 +256,8 @@ class _Run:
             if _is_out_of_memory(error):
                 raise _out_of_memory(self.batch_size) from error
             shape = "x".join(map(str, self.dataset.shape))
-            first = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(". ")
             raise ModelError(
-                f"{self.model.name} cannot take images of {shape} (channels x height x width): {first}. "
+                f"{self.model.name} cannot take images of {shape} (channels x height x width): {first_line(error)} "
                 "Check --arch and --dataset, or pass --resize."
             ) from error
         prepared = prepare(self.original, batch[0])

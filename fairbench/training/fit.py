@@ -5,11 +5,9 @@ randomness is seeded by (seed, epoch), so a run that is killed and started again
 not.
 """
 
-import csv
-import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,27 +15,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from fairbench import provenance
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, RecipeError, first_line
-from fairbench.files import make_folder, replacing, write_json
 from fairbench.memory import keep_freed_memory
-from fairbench.models.cards import CARD_FILE
+from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
 from fairbench.models.layout import Layout, settle_layout
 from fairbench.models.prepare import frozen
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.method import ClassErrors, Context, Method, method_class
 from fairbench.training.recipe import OptimizerRecipe, Recipe
+from fairbench.training.run_folder import CLASSES, HISTORY, LAST, RunFolder, write_weights
 from fairbench.training.schedule import Clock, learning_rate
 from fairbench.training.validation import class_errors
 
-STATE, HISTORY, CLASSES, RECIPE = "state.pt", "history.csv", "classes.csv", "recipe.json"
-LAST = "last.safetensors"
-"""The last epoch's weights, where the result is another's."""
 _CLASS_COLUMNS = ("epoch", "class", "std", "bndy", "rob")
 _COLUMNS = "epoch seconds lr loss avg_std worst_std worst_std_class avg_rob worst_rob worst_rob_class".split()
 
@@ -130,7 +124,7 @@ def fit(
     try:
         return run.run()
     finally:
-        run.unlock()
+        run.folder.release()
 
 
 def build_method(recipe: Recipe) -> Method:
@@ -160,7 +154,7 @@ class _Fit:
         from lightning.fabric import Fabric
         from lightning.fabric.strategies import DDPStrategy
 
-        self.recipe, self.out, self.report = recipe, out, report or (lambda _row: None)
+        self.recipe, self.folder, self.report = recipe, RunFolder(out), report or (lambda _row: None)
         distributed = hardware.devices not in (1, "1") or hardware.nodes > 1
         try:
             self.fabric = Fabric(
@@ -201,7 +195,6 @@ class _Fit:
         self.class_history: list[dict[str, Any]] = []
         self.made_with: list[dict[str, Any]] = []
         self.board: Any = None
-        self._held: FileLock | None = None
         self.average: dict[str, Tensor] | None = None
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
         optimizer = make_optimizer(module, recipe.optimizer)
@@ -230,14 +223,14 @@ class _Fit:
         except ImportError as error:
             raise RecipeError("--tensorboard needs the package tensorboard: pip install tensorboard.") from error
         if self.fabric.is_global_zero:
-            self.board = partial(SummaryWriter, str(self.out / "tensorboard"))
+            self.board = partial(SummaryWriter, str(self.folder.path / "tensorboard"))
 
     def run(self) -> Fitted:
         """Train to the end and leave the chosen weights in the module."""
         refused: list[Any] = [None]
         if self.fabric.is_global_zero:
             try:
-                self._claim_folder()
+                self.folder.claim(self._identity())
             except FairbenchError as error:
                 refused = [error]
         if self.fabric.world_size > 1:
@@ -355,7 +348,7 @@ class _Fit:
         if not math.isfinite(value):
             raise RecipeError(
                 f"the loss is {value} at {where}: lower optimizer.lr (now up to {self.recipe.optimizer.lr:g}), or use "
-                f"precision 32; the last whole epoch is in {self.out}."
+                f"precision 32; the last whole epoch is in {self.folder.path}."
             )
         self.fabric.backward(loss)
         self.optimizer.step()
@@ -455,7 +448,7 @@ class _Fit:
     def _write_last(self) -> None:
         """Keep the last epoch's weights beside the chosen ones."""
         if self.fabric.is_global_zero:
-            write_weights(self._weights(), self.out / LAST)
+            write_weights(self._weights(), self.folder.path / LAST)
 
     def _seed(self, epoch: int) -> None:
         """Seed all that an epoch draws; layers with dropout draw from torch's own generators."""
@@ -463,41 +456,13 @@ class _Fit:
         torch.manual_seed((self.recipe.seed << 20) + epoch + 1)
 
     def _identity(self) -> dict[str, Any]:
-        return self.recipe.model_dump(mode="json") | {"time_budget": self.budget, "data_sha256": self.data_sha256}
-
-    def _claim_folder(self) -> None:
-        """Make the folder this run's own, or find that it is."""
-        make_folder(self.out)
-        path = self.out / RECIPE
-        if not path.exists() and any(p.name[0] != "." for p in self.out.iterdir()):
-            raise RecipeError(f"{self.out} is not empty and holds no run; choose another --out.")
-        self._lock()
-        held = _read_identity(path)
-        if held == self._identity():
-            return  # goes on, or starts again where its state was removed
-        if held is not None and any((self.out / name).exists() for name in (STATE, CARD_FILE)):
-            differs = sorted(k for k in {*held, *self._identity()} if held.get(k) != self._identity().get(k))
-            raise RecipeError(
-                f"{self.out} holds another run (it differs in {', '.join(differs)}); nothing was overwritten. "
-                "Choose another --out."
-            )
-        if any(p.name[0] != "." and p.name != RECIPE for p in self.out.iterdir()):
-            raise RecipeError(f"{self.out} is not empty and holds no run; choose another --out.")
-        write_json(self._identity(), path)
-
-    def _lock(self) -> None:
-        """Keep other trainings out of the folder while this process lives."""
-        held = FileLock(self.out / ".lock")
-        try:
-            held.acquire(timeout=0)
-        except Timeout as error:
-            raise RecipeError(f"{self.out} is being trained in by another process; choose another --out.") from error
-        self._held = held
-
-    def unlock(self) -> None:
-        """Let others into the folder, if this process kept them out."""
-        if self._held is not None:
-            self._held.release()
+        """Return what determines the run: recipe, budget, data, and code of the user's own."""
+        identity = self.recipe.model_dump(mode="json") | {"time_budget": self.budget, "data_sha256": self.data_sha256}
+        own = {name: text for name in ("method", "architecture") if ":" in (text := getattr(self.recipe, name))}
+        for name, text in own.items():
+            if not text.startswith("torchvision:"):
+                identity[f"{name}_sha256"] = provenance.sha256_source(users_attribute(text, name))
+        return identity
 
     def _save(self, next_epoch: int) -> None:
         """Write the state and the history, each whole or not at all; only the first process does."""
@@ -516,57 +481,35 @@ class _Fit:
                 "class_history": json.dumps(self.class_history),
                 "made_with": json.dumps(self.made_with),
             }
-            whole = io.BytesIO()  # torch.save hides what kept it from writing to a file
-            torch.save(state, whole)
-            if next_epoch == 1:
-                _check_loadable(whole, self.method)
-            with replacing(self.out / STATE) as temporary:
-                temporary.write_bytes(whole.getbuffer())
+            named = ", ".join(self.method.state_fields) or "state()"
+            self.folder.save(
+                state, check=f"method {self.method.name}: its state ({named})" if next_epoch == 1 else None
+            )
             self._write_history()
         self.fabric.barrier()
 
     def _write_history(self) -> None:
         """Write what is in the state as CSV too, for people."""
-        for name, columns, rows in (
-            (HISTORY, _COLUMNS, self.history),
-            (CLASSES, _CLASS_COLUMNS, self.class_history),
-        ):
-            with replacing(self.out / name) as temporary:
-                temporary.write_text(csv_text(columns, rows), encoding="utf-8")
+        self.folder.write_csv(HISTORY, _COLUMNS, self.history)
+        self.folder.write_csv(CLASSES, _CLASS_COLUMNS, self.class_history)
 
     def _resume(self) -> tuple[int, float]:
         """Load the last whole state; return the epoch that comes next and the seconds spent."""
-        path = self.out / STATE
-        if not path.exists():
+        state = self.folder.load(self.fabric.device)
+        if state is None:
             return 0, 0.0
         try:
-            state = torch.load(path, map_location=self.fabric.device, weights_only=True)
             self.module.load_state_dict(state["module"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.method.load_state(state["method"])
             self.average, self.best = state["average"], state["best"]
             self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
             self.made_with = json.loads(state["made_with"])
-        except Exception as error:  # damaged bytes make the reader raise anything
-            raise RecipeError(
-                f"{path} is not a whole state of this run ({type(error).__name__}); remove it to start the run again."
-            ) from error
+        except Exception as error:  # a whole file, but of something else
+            raise self.folder.unusable(error) from error
         if self.fabric.is_global_zero:
             self._write_history()
         return int(state["epoch"]), float(state["seconds"])
-
-
-def _read_identity(path: Path) -> dict[str, Any] | None:
-    """Return what recipe.json says the run is; None where there is none."""
-    if not path.exists():
-        return None
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(held, dict):
-            raise TypeError(f"it holds a {type(held).__name__}")
-    except (ValueError, TypeError, RecursionError, OSError) as error:
-        raise RecipeError(f"{path} cannot be read ({error}); choose another --out.") from error
-    return held
 
 
 def _probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
@@ -589,44 +532,8 @@ def _probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
     return layout
 
 
-def _check_loadable(saved: io.BytesIO, method: Method) -> None:
-    """Refuse a state that could only be read back by running code: it could never be resumed."""
-    saved.seek(0)
-    try:
-        torch.load(saved, weights_only=True)
-    except Exception as error:
-        raise RecipeError(
-            f"method {method.name}: its state ({', '.join(method.state_fields) or 'state()'}) is not plain data; "
-            "use tensors, numbers, text, lists and dicts."
-        ) from error
-
-
 def make_optimizer(module: nn.Module, recipe: OptimizerRecipe) -> torch.optim.Optimizer:
     """Build the optimizer of a recipe."""
     if recipe.name == "adam":
         return torch.optim.Adam(module.parameters(), recipe.lr, weight_decay=recipe.weight_decay)
     return torch.optim.SGD(module.parameters(), recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
-
-
-def read_history(out: Path) -> list[dict[str, str]]:
-    """Return the rows of a run's history.csv; empty where there is none."""
-    path = out / HISTORY
-    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))) if path.exists() else []
-
-
-def csv_text(columns: Sequence[str], rows: list[dict[str, Any]]) -> str:
-    """Return rows as CSV."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
-
-
-def write_weights(state: Mapping[str, Tensor], path: Path) -> None:
-    """Write weights as safetensors, whole or not at all."""
-    from safetensors.torch import save
-
-    data = save({k: v.detach().cpu().contiguous().clone() for k, v in state.items()})  # tied weights share memory
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)

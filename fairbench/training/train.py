@@ -21,9 +21,10 @@ from fairbench.models.base import Model
 from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
-from fairbench.training.fit import Fitted, Hardware, Report, build_method, fit, write_weights
+from fairbench.training.fit import Fitted, Hardware, Report, build_method, fit
 from fairbench.training.method import Method
 from fairbench.training.recipe import Recipe, recipe_names
+from fairbench.training.run_folder import write_weights
 
 
 def train(
@@ -139,8 +140,8 @@ def _finish(
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
         "training": _training_facts(recipe, method, fitted, data, time_budget=time_budget),
-        "provenance": f"trained by fairbench {__version__} with the recipe below",
-        "licence": "MIT",
+        "provenance": f"trained by fairbench {__version__} with the recipe above",
+        "licence": "not stated",
     }
     with replacing(out / CARD_FILE) as temporary:
         temporary.write_text(yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The loop on real digits: it learns, it resumes to the same weights, it never loses what it had."""
 
+import csv
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from safetensors.torch import load_file
 from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
 from fairbench.errors import FairbenchError, OutcomesError, RecipeError
 from fairbench.training import Recipe, train
-from fairbench.training.fit import Hardware, read_history
+from fairbench.training.fit import Hardware
 from fairbench.training.method import METHODS
 from fairbench.training.recipe import load_recipe
 
@@ -44,6 +45,11 @@ def start(tmp_path_factory):
     out = tmp_path_factory.mktemp("start") / "run"
     train(recipe("standard", schedule={"name": "cosine", "epochs": 4}), out)
     return out
+
+
+def read_history(out):
+    with (out / "history.csv").open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
 
 
 def weights(out):
@@ -560,6 +566,17 @@ def test_what_cannot_work_is_said_before_or_at_the_first_epoch_in_one_line(chang
         train(recipe(**{"method": "standard", **changes}), tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run" / "card.yaml").exists()
+
+
+def test_an_edited_method_of_ones_own_is_another_run(tmp_path, own, monkeypatch):
+    text = "from fairbench.training.methods.standard import Standard\n\nclass Mine(Standard):\n    name = 'mine'\n"
+    (tmp_path / "mine_edited.py").write_text(text)
+    train(recipe("mine_edited:Mine", schedule={"epochs": 1}), tmp_path / "run")
+    train(recipe("mine_edited:Mine", schedule={"epochs": 1}), tmp_path / "run")
+    (tmp_path / "mine_edited.py").write_text(text + "    # edited\n")
+    monkeypatch.delitem(sys.modules, "mine_edited")
+    with pytest.raises(RecipeError, match=r"another run \(it differs in method_sha256\)"):
+        train(recipe("mine_edited:Mine", schedule={"epochs": 1}), tmp_path / "run")
 
 
 def test_a_network_written_for_one_memory_layout_trains_and_is_evaluated(tmp_path, own):

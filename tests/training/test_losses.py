@@ -15,7 +15,7 @@ from fairbench.training.method import METHODS, ClassErrors, Context, Method
 from fairbench.training.methods.dafa import distance_weights
 from fairbench.training.methods.frl import FRL, class_weights
 from fairbench.training.methods.gairat import geometry_weights
-from fairbench.training.methods.refrl_reweight import violation_weights
+from fairbench.training.methods.refrl_held_out import violation_weights
 from fairbench.training.recent import RecentErrors
 
 CLASSES = 4
@@ -319,7 +319,7 @@ def test_refrl_methods_follow_the_errors_on_held_out_images_batch_by_batch(netwo
     method = build(name, window=3, held_out=40)
     method.context = replace(method.context, held=TrainingData(x, y))
     method.loss(network, x, y)
-    assert (method.place, int(method.counts[:, 0].sum())) == (3, 120), "full from the first batch on"
+    assert (method.recent.place, int(method.recent.counts[:, 0].sum())) == (3, 120), "full from the first batch on"
     first = method.natural_weights.clone()
     with torch.no_grad():
         network[3].bias[0] -= 100  # class 0 is never predicted now

@@ -26,7 +26,7 @@ def geometry_weights(steps_right: Tensor, steps: int, shift: float) -> Tensor:
 
 @dataclass
 class GAIRAT(Method):
-    """``mean(w CE(f(x_adv), y))``: the sooner an example is misclassified, the larger its weight.
+    """``mean(w CE(f(x_adv), y)) / mean(w)``: the sooner an example is misclassified, the larger its weight.
 
     kappa counts the steps taken from correctly classified iterates; plain PGD-AT before ``burn_in`` of the training.
     """

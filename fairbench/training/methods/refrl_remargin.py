@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairbench.training.method import Context, option
-from fairbench.training.methods.refrl_reweight import RefrlFRL, violation_weights
+from fairbench.training.methods.refrl_held_out import RefrlHeldOut, violation_weights
 
 
 @dataclass
-class RefrlRemargin(RefrlFRL):
+class RefrlRemargin(RefrlHeldOut):
     """``CE_w0(f(x), y) + CE(f(mixed), labels)``; mixed is half attacked within class radii, half clean, shuffled."""
 
     name: ClassVar[str] = "refrl_remargin"

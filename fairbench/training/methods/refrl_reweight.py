@@ -8,76 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairbench.attacks.pgd import pgd
-from fairbench.training.method import Context, Method, option
-from fairbench.training.recent import RecentErrors
-
-
-def violation_weights(errors: Tensor, average: float, tolerance: float, alpha: float) -> Tensor:
-    """Return (K,) ``softmax(1 + alpha (err_c - err - tau))``; a class without an example counts as average."""
-    violation = torch.nan_to_num(errors - average, nan=0.0) - tolerance
-    return torch.softmax(1 + alpha * violation, dim=0).float()
+from fairbench.training.method import Context, option
+from fairbench.training.methods.refrl_held_out import RefrlHeldOut, violation_weights
 
 
 @dataclass
-class RefrlFRL(Method):
-    """What both methods of the report share: errors measured on held-out images before every batch."""
-
-    needs_start: ClassVar[bool] = True
-    needs_validation: ClassVar[bool] = True
-    state_fields: ClassVar[tuple[str, ...]] = ("counts", "place")
-
-    held_out: int = option(
-        100, "ours: held-out images attacked before each batch; the public notebooks take 20 batches"
-    )
-    window: int = option(20, "batches pooled: as many held-out images as the public notebooks look at before each")
-
-    def setup(self, context: Context) -> None:
-        """Start with no measurement."""
-        super().setup(context)
-        self.recent = RecentErrors.empty(self.window, context.num_classes)
-
-    @property
-    def counts(self) -> Tensor:
-        """The window, as a resumed run needs it."""
-        return self.recent.counts
-
-    @counts.setter
-    def counts(self, value: Tensor) -> None:
-        self.recent.counts = value
-
-    @property
-    def place(self) -> int:
-        """Measurements so far."""
-        return self.recent.place
-
-    @place.setter
-    def place(self, value: int) -> None:
-        self.recent.place = value
-
-    def measure(self, model: nn.Module, *, epsilon: float, step: float, steps: int) -> None:
-        """Attack some held-out images and adapt to the errors of the window, which is full from the first batch on."""
-        held = self.context.held
-        if held is None:
-            return
-        for _ in range(max(1, self.window - self.place)):
-            rows = torch.randint(len(held), (self.held_out,), generator=self.context.generator)
-            x, y = held.batch(rows.to(held.labels.device))
-            noise = torch.rand(x.shape, generator=self.context.generator).to(x.device) * 2 - 1
-            attacked = self.context.attack_copy(model)
-            found = pgd(attacked, x, y, epsilon=epsilon, step=step, steps=steps, noise=noise).last
-            with torch.no_grad():
-                clean, under_attack = attacked(x).argmax(1), attacked(found).argmax(1)
-            self.recent.add(y, clean != y, under_attack != clean)
-        self.adapt()
-
-    def adapt(self) -> None:
-        """Set weights, or radii, by the errors of the window."""
-        raise NotImplementedError
-
-
-@dataclass
-class RefrlReweight(RefrlFRL):
+class RefrlReweight(RefrlHeldOut):
     """``CE_w0(f(x), y) + CE_w1(f(x_adv), clean prediction)``, each with its own class weights.
 
     "Boundary error" there is the share of examples whose prediction the attack changes.
