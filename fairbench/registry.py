@@ -56,3 +56,8 @@ class Registry:
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._targets))
+
+
+def is_own_code(name: str) -> bool:
+    """Whether a name is ``package.module:attribute`` of the user's own; ``torchvision:NAME`` is not."""
+    return ":" in name and not name.startswith("torchvision:")

@@ -9,6 +9,7 @@ import typer
 
 from fairbench.cli.options import classes
 from fairbench.errors import RecipeError
+from fairbench.registry import is_own_code
 
 if TYPE_CHECKING:
     from fairbench.training.recipe import Recipe
@@ -72,9 +73,8 @@ def train(
     from fairbench.models.cards import card_names
 
     folder = f"./{out}" if str(out) in card_names() else str(out)  # a bare name of the zoo is the zoo's
-    own = ":" in chosen.architecture and not chosen.architecture.startswith("torchvision:")
-    arch = f" --arch {chosen.architecture}" if own else ""  # a card runs no code, so the user names it
-    print(f"{folder} is a model now: fairbench evaluate --model {folder}{arch}")
+    named = f" --arch {chosen.architecture}" if is_own_code(chosen.architecture) else ""  # a card runs no code
+    print(f"{folder} is a model now: fairbench evaluate --model {folder}{named}")
 
 
 def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str | None) -> "Recipe":

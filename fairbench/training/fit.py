@@ -25,6 +25,7 @@ from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
 from fairbench.models.layout import Layout, settle_layout
 from fairbench.models.prepare import frozen
+from fairbench.registry import is_own_code
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.method import ClassErrors, Context, Method, method_class
 from fairbench.training.recipe import OptimizerRecipe, Recipe
@@ -458,9 +459,8 @@ class _Fit:
     def _identity(self) -> dict[str, Any]:
         """Return what determines the run: recipe, budget, data, and code of the user's own."""
         identity = self.recipe.model_dump(mode="json") | {"time_budget": self.budget, "data_sha256": self.data_sha256}
-        own = {name: text for name in ("method", "architecture") if ":" in (text := getattr(self.recipe, name))}
-        for name, text in own.items():
-            if not text.startswith("torchvision:"):
+        for name in ("method", "architecture"):
+            if is_own_code(text := getattr(self.recipe, name)):
                 identity[f"{name}_sha256"] = provenance.sha256_source(users_attribute(text, name))
         return identity
 

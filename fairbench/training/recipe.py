@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairbench.errors import RecipeError
 from fairbench.files import data_folder
-from fairbench.registry import suggest
+from fairbench.registry import is_own_code, suggest
 
 
 class _Plain(BaseModel):
@@ -164,7 +164,7 @@ def load_recipe(name: str) -> Recipe:
         raise RecipeError(f"recipe {path}: not readable YAML ({error}).") from error
     if ":" in recipe.method:
         raise RecipeError(f"recipe {name}: method '{recipe.method}': a recipe runs no code of one's own; use --method.")
-    if ":" in recipe.architecture and not recipe.architecture.startswith("torchvision:"):
+    if is_own_code(recipe.architecture):
         raise RecipeError(
             f"recipe {name}: architecture '{recipe.architecture}': a recipe runs no code of one's own; use --arch."
         )

@@ -21,6 +21,7 @@ from fairbench.models.base import Model
 from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
+from fairbench.registry import is_own_code
 from fairbench.training.fit import Fitted, Hardware, Report, build_method, fit
 from fairbench.training.method import Method
 from fairbench.training.recipe import Recipe, recipe_names
@@ -81,8 +82,8 @@ def train(
     if not fitted.is_writer:
         return Model(module, recipe.name, recipe.architecture, size, recipe.dataset)
     _finish(recipe, method, fitted, data, out=Path(out), time_budget=time_budget)
-    own = ":" in recipe.architecture and not recipe.architecture.startswith("torchvision:")
-    return load_model(Path(out).absolute(), arch=recipe.architecture if own else None, shape=data.shape)
+    arch = recipe.architecture if is_own_code(recipe.architecture) else None
+    return load_model(Path(out).absolute(), arch=arch, shape=data.shape)
 
 
 def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> nn.Module | None:
@@ -118,7 +119,7 @@ def _load_start(name: str, architecture: str, data: Dataset) -> Model:
             f"this recipe starts from {name}, which is not trained yet: fairbench train --recipe {name} --out DIR, "
             "then pass --from DIR."
         )
-    own = ":" in architecture and name not in card_names()  # a card runs no code: the recipe's user names it
+    own = is_own_code(architecture) and name not in card_names()  # a card runs no code: the recipe's user names it
     arch = architecture if own or Path(name).is_file() else None
     return load_model(name, arch=arch, num_classes=data.num_classes, shape=data.shape)
 
