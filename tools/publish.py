@@ -12,8 +12,6 @@ An evaluation that was killed goes on where it stopped.
 import argparse
 from pathlib import Path
 
-import yaml
-
 ROOT = Path(__file__).parents[1]
 
 
@@ -23,6 +21,7 @@ def publish(run: Path) -> None:
     from fairbench.files import replacing
     from fairbench.models.cards import CARD_FILE, card_names, load_card, read_card
     from fairbench.models.loading import dropped_classes, weights_path
+    from fairbench.plain_yaml import dump_yaml, parse_yaml
 
     card = read_card(run / CARD_FILE)
     weights = weights_path(card, run)  # checks their SHA-256
@@ -30,14 +29,14 @@ def publish(run: Path) -> None:
         raise ModelError(f"the zoo has another {card.name}; remove its card and results first.")
     if dropped_classes(str(run)):
         raise ModelError(f"{card.name} was trained without some classes; a model of the zoo knows all of its dataset.")
-    plain = yaml.safe_load((run / CARD_FILE).read_text(encoding="utf-8"))
+    plain = parse_yaml((run / CARD_FILE).read_text(encoding="utf-8"))
     plain["licence"] = "MIT"
     plain["weights"]["file"] = f"{card.name}.safetensors"
     (ROOT / "model_zoo" / "weights").mkdir(exist_ok=True)
     with replacing(ROOT / "model_zoo" / "weights" / plain["weights"]["file"]) as temporary:
         temporary.write_bytes(weights.read_bytes())
     with replacing(ROOT / "model_zoo" / "cards" / f"{card.name}.yaml") as temporary:
-        temporary.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+        temporary.write_text(dump_yaml(plain), encoding="utf-8")
     print(card.name)
 
 

@@ -34,12 +34,11 @@ def models(context: typer.Context) -> None:
 @models_app.command()
 def show(name: Annotated[str, typer.Argument(help="Name of a model.")]) -> None:
     """Show a model's card."""
-    import yaml
-
     from fairbench.models.cards import load_card
+    from fairbench.plain_yaml import dump_yaml
 
     card = load_card(name).model_dump(mode="json", exclude_none=True)
-    print(yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100), end="")
+    print(dump_yaml(card), end="")
 
 
 @models_app.command()

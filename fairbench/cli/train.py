@@ -54,6 +54,8 @@ def train(
     if drop_classes is not None:
         settings["drop_classes"] = list(classes(drop_classes))
     chosen = chosen.changed(settings)
+    if recipe is not None:
+        chosen = chosen.relabelled(settings)
     from fairbench.training import train as run
     from fairbench.training.fit import Hardware
 
@@ -81,8 +83,10 @@ def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str
     from fairbench.training.recipe import Recipe, load_recipe
 
     if (name is None) == (method is None):
+        both = f"--recipe {name} has its method: leave --method {method} out. Or "
         raise RecipeError(
-            "give --recipe NAME, or --method NAME with --arch and --dataset (`fairbench recipes` lists them)."
+            f"{both if name else ''}give --recipe NAME, or --method NAME with --arch and --dataset "
+            "(`fairbench recipes` and `fairbench methods` list them)."
         )
     if name is not None:
         return load_recipe(name)
@@ -150,6 +154,8 @@ def _progress(title: str) -> Any:
             def report(row: dict[str, Any]) -> None:
                 if "warning" in row:
                     bar.console.print(f"warning: {row['warning']}", style="yellow", markup=False)
+                elif "note" in row:
+                    bar.console.print(row["note"], markup=False)
                 elif "progress" in row:
                     bar.update(task, completed=row["progress"], description=f"{title} loss {row['loss']:.3f}")
                 else:
@@ -197,8 +203,7 @@ def recipes(context: typer.Context) -> None:
 @recipes_app.command()
 def show(name: Annotated[str, typer.Argument(help="Name of a recipe.")]) -> None:
     """Show a recipe, defaults filled in."""
-    import yaml
-
+    from fairbench.plain_yaml import dump_yaml
     from fairbench.training.recipe import load_recipe
 
-    print(yaml.safe_dump(load_recipe(name).model_dump(mode="json"), sort_keys=False, allow_unicode=True), end="")
+    print(dump_yaml(load_recipe(name).model_dump(mode="json")), end="")

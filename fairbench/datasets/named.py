@@ -19,7 +19,7 @@ from fairbench.datasets.arrays import as_images, as_labels, load_npz
 from fairbench.datasets.base import Dataset
 from fairbench.datasets.folders import load_folder
 from fairbench.datasets.locate import data_folders
-from fairbench.errors import DatasetError
+from fairbench.errors import DatasetError, first_line
 from fairbench.files import make_folder
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -190,10 +190,11 @@ def load_named(name: str, split: str, data_dir: str | Path | None = None, downlo
     else:
         reason = "and downloading is off"
     looked = ", ".join(str(folder / name) for folder in folders)
-    raise DatasetError(
-        f"{name} was not found in {looked}, {reason}. Put {NAMED[name].put}, or {name}.npz with x_test and y_test, "
-        f"in {target}."
-    )
+    raise DatasetError(f"{name} was not found in {looked}, {reason}. Put {_files(name, split)}, in {target}.")
+
+
+def _files(name: str, split: str) -> str:
+    return f"{NAMED[name].put}, or {name}.npz with x_{split} and y_{split}"
 
 
 def find_named(name: str, folders: list[Path]) -> Path | None:
@@ -220,7 +221,10 @@ def _from_layout(name: str, root: Path, split: str, download: bool) -> Dataset:
     except DatasetError:
         raise
     except Exception as error:  # torchvision lets through whatever its transport or its decoders raised
-        raise DatasetError(f"{name} in {root} cannot be read ({error}); remove it and fetch it again.") from error
+        needed = "" if split == "test" else f" Training needs {_files(name, split)}."
+        raise DatasetError(
+            f"{name} in {root} cannot be read ({first_line(error)}); remove it and fetch it again.{needed}"
+        ) from error
     if isinstance(read, Dataset):
         return read
     return Dataset(name, as_images(name, read[0]), as_labels(name, read[1]), NAMED[name].classes, split=split)

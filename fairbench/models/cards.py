@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fairbench.errors import ModelError, first_line
 from fairbench.files import data_folder
+from fairbench.plain_yaml import parse_yaml
 from fairbench.registry import suggest
 
 
@@ -53,6 +54,9 @@ class CardThreatModel(_Plain):
 
 CARD_FILE, WEIGHTS_FILE = "card.yaml", "model.safetensors"
 """What makes the folder of a training run a model."""
+
+RUN_FILE = "recipe.json"
+"""What makes a folder a training run, finished or not."""
 
 
 class ModelCard(_Plain):
@@ -110,7 +114,7 @@ def read_card(path: Path) -> ModelCard:
         It is not YAML, or not a card; the first fault is named.
     """
     try:
-        return ModelCard.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return ModelCard.model_validate(parse_yaml(path.read_text(encoding="utf-8")))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise ModelError(f"card {path}: not readable YAML ({first_line(error)})") from error
     except ValidationError as error:

@@ -11,7 +11,7 @@ from fairbench.files import data_folder, user_path
 from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model, Normalize, PickOutput
 from fairbench.models.building import build, fitting
-from fairbench.models.cards import CARD_FILE, ModelCard, card_names, load_card, read_card
+from fairbench.models.cards import CARD_FILE, RUN_FILE, ModelCard, card_names, load_card, read_card
 from fairbench.models.checkpoints import SUFFIXES, read_state
 from fairbench.provenance import sha256_file
 
@@ -108,15 +108,22 @@ def dropped_classes(name: str) -> tuple[int, ...]:
     """Return the classes that a trained run left out (``--drop-classes``); empty for any other model."""
     if not _is_model_folder(name):
         return ()
-    training = read_card(user_path(name) / CARD_FILE).training or {}
-    recipe = training.get("recipe")
-    dropped = recipe.get("drop_classes", ()) if isinstance(recipe, dict) else ()
-    return tuple(c for c in dropped if isinstance(c, int)) if isinstance(dropped, list | tuple) else ()
+    path = user_path(name) / CARD_FILE
+    recipe = (read_card(path).training or {}).get("recipe")
+    dropped = recipe.get("drop_classes", []) if isinstance(recipe, dict) else []
+    if not isinstance(dropped, list) or not all(type(c) is int and c >= 0 for c in dropped):
+        raise ModelError(f"card {path}: training.recipe.drop_classes: {dropped!r} is not a list of class numbers.")
+    return tuple(dropped)
 
 
 def _is_model_folder(text: str) -> bool:
-    """Whether this is the folder of a training run; a name of the zoo is the zoo's, whatever lies in the folder."""
-    return text not in card_names() and (user_path(text) / CARD_FILE).is_file()
+    """Whether this is a finished run's folder; a name of the zoo is the zoo's, whatever lies in the folder."""
+    if text in card_names():
+        return False
+    finished = (user_path(text) / CARD_FILE).is_file()
+    if not finished and (user_path(text) / RUN_FILE).is_file():
+        raise ModelError(f"{text} holds a training that is not finished; run its `fairbench train` command again.")
+    return finished
 
 
 def _is_path(text: str) -> bool:
@@ -173,7 +180,8 @@ def weights_path(card: ModelCard, folder: Path | None = None) -> Path:
     if not path.is_file():
         raise ModelError(f"{card.name}: its weights file {path} is missing; install again what ships it.")
     if sha256_file(path) != weights.sha256:
-        raise ModelError(f"{card.name}: {path} is not the file of its card (SHA-256 differs); install it again.")
+        mend = "install it again" if folder is None else "put the file back, or train again in another folder"
+        raise ModelError(f"{card.name}: {path} is not the file of its card (SHA-256 differs); {mend}.")
     return path
 
 

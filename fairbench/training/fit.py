@@ -7,6 +7,7 @@ not.
 
 import json
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -37,8 +38,8 @@ _CLASS_COLUMNS = ("epoch", "class", "std", "bndy", "rob")
 _COLUMNS = "epoch seconds lr loss avg_std worst_std worst_std_class avg_rob worst_rob worst_rob_class".split()
 
 Report = Callable[[dict[str, Any]], None]
-"""Called with a row of the history after each epoch, with {"epoch", "progress", "loss"} during it, and with
-{"warning": text} when something looks wrong."""
+"""Called with a row of the history after each epoch, with {"epoch", "progress", "loss"} during it, with {"note": text}
+when it begins, and with {"warning": text} when something looks wrong."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,8 @@ class _Fit:
         from lightning.fabric.strategies import DDPStrategy
 
         self.recipe, self.folder, self.report = recipe, RunFolder(out), report or (lambda _row: None)
+        if hardware.nodes > 1 and not {"WORLD_SIZE", "SLURM_NTASKS"} & set(os.environ):
+            raise RecipeError(f"--nodes {hardware.nodes}: start it on each machine with torchrun (docs/train.md).")
         distributed = hardware.devices not in (1, "1") or hardware.nodes > 1
         try:
             self.fabric = Fabric(
@@ -186,6 +189,8 @@ class _Fit:
         self.held = None if held is None else TrainingData.of(held, self.fabric.device, layout)
         self.held_index = np.empty(0, dtype=np.int64) if held is None else held.index
         self.method = build_method(recipe)
+        if recipe.ema is not None and type(self.method).average_decay is not Method.average_decay:
+            raise RecipeError(f"method {self.method.name} averages the weights by a rule of its own: leave ema out.")
         if self.method.needs_validation and held is None:
             raise RecipeError(
                 f"method {self.method.name} adapts to held-out training images: set validation_per_class above 0."
@@ -244,6 +249,7 @@ class _Fit:
         self.data, count = self.method.training_set(self.data), len(self.data)
         steps = len(self.data) // self.recipe.batch_size
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
+        self.report({"note": self._beginning(first_epoch)})
         if first_epoch == 0:
             self._seed(-1)
             self.method.begin(self._validate_once())
@@ -256,6 +262,16 @@ class _Fit:
         if self.board is not None:
             self.board.close()
         return self._fitted(count)
+
+    def _beginning(self, first_epoch: int) -> str:
+        """Return what a person waits for now."""
+        if first_epoch and self.clock.over(first_epoch):
+            return f"{self.folder.path}: trained before, {first_epoch} epochs; nothing is left to do."
+        if first_epoch:
+            return f"{self.folder.path}: goes on at epoch {first_epoch}, after {self.clock.seconds:.0f} s."
+        held = 0 if self.held is None else len(self.held)
+        until = f"{self.recipe.schedule.epochs} epochs" if self.budget is None else f"{self.budget:g} s"
+        return f"{self.folder.path}: {len(self.data)} images, {held} more held out, {until} on {self.fabric.device}."
 
     def _fitted(self, count: int) -> Fitted:
         """Leave the chosen weights in the module, and say what happened."""

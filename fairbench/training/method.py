@@ -209,7 +209,9 @@ class Method:
         """
         if variant is not None and variant not in cls.variants:
             known = list(cls.variants)
-            raise RecipeError(f"method {cls.name} has no variant '{variant}'.{suggest(variant, known)}")
+            raise RecipeError(
+                f"method {cls.name} has no variant '{variant}'.{suggest(variant, known) or ' It has none.'}"
+            )
         chosen = {**(cls.variants[variant] if variant else {}), **options}
         known_options = cls.options()
         for key, value in chosen.items():

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairbench.errors import RecipeError
 from fairbench.files import data_folder
+from fairbench.plain_yaml import parse_yaml
 from fairbench.registry import is_own_code, suggest
 
 
@@ -92,8 +93,16 @@ class Recipe(_Plain):
             elif "." not in key and (":" in data["method"] or key in METHODS[data["method"]].options()):
                 data["options"][key] = value
             else:
-                raise RecipeError(f"recipe {self.name}: no key '{key}'.{suggest(key, _keys(data, data['method']))}")
+                raise RecipeError(f"recipe {self.name}: no key '{key}'.{_hint(key, _keys(data, data['method']))}")
         return parse_recipe(data, self.name)
+
+    def relabelled(self, settings: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe under a name and title that say what was changed, where none was given with the changes."""
+        if not settings:
+            return self
+        changes = ", ".join(f"{key}={value}" for key, value in settings.items())
+        labels = {"name": f"{self.name}_changed", "title": f"{self.title or self.name}; changed: {changes}"}
+        return self.model_copy(update={key: text for key, text in labels.items() if key not in settings})
 
 
 def _read(value: Any, old: Any) -> Any:
@@ -104,7 +113,7 @@ def _read(value: Any, old: Any) -> Any:
     if isinstance(old, float) and slash and _is_number(above) and _is_number(below) and float(below):
         return float(above) / float(below)
     try:
-        return yaml.safe_load(value)
+        return parse_yaml(value)
     except yaml.YAMLError:
         return value
 
@@ -115,6 +124,12 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _hint(key: str, known: list[str]) -> str:
+    """Suggest "schedule.epochs" for "epochs", else the nearest key."""
+    nested = [name for name in known if name.rpartition(".")[2] == key]
+    return f" Did you mean '{nested[0]}'?" if nested else suggest(key, known)
 
 
 def _keys(data: Mapping[str, Any], method: str) -> list[str]:
@@ -159,7 +174,7 @@ def load_recipe(name: str) -> Recipe:
     if not path.is_file():
         raise RecipeError(f"unknown recipe '{name}'.{suggest(name, recipe_names())}")
     try:
-        recipe = parse_recipe(yaml.safe_load(path.read_text(encoding="utf-8")), name)
+        recipe = parse_recipe(parse_yaml(path.read_text(encoding="utf-8")), name)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise RecipeError(f"recipe {path}: not readable YAML ({error}).") from error
     if ":" in recipe.method:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from fairbench.errors import RecipeError
 from fairbench.files import make_folder, replacing, write_json
-from fairbench.models.cards import CARD_FILE
+from fairbench.models.cards import CARD_FILE, RUN_FILE
 
-STATE, HISTORY, CLASSES, RECIPE = "state.pt", "history.csv", "classes.csv", "recipe.json"
+STATE, HISTORY, CLASSES = "state.pt", "history.csv", "classes.csv"
 LAST = "last.safetensors"
 """The last epoch's weights, where the result is another's."""
 
@@ -48,7 +48,7 @@ class RunFolder:
             It cannot be written.
         """
         make_folder(self.path)
-        recipe = self.path / RECIPE
+        recipe = self.path / RUN_FILE
         if not recipe.exists() and any(p.name[0] != "." for p in self.path.iterdir()):
             raise RecipeError(f"{self.path} is not empty and holds no run; choose another --out.")
         self._acquire()
@@ -61,7 +61,7 @@ class RunFolder:
                 f"{self.path} holds another run (it differs in {', '.join(differs)}); nothing was overwritten. "
                 "Choose another --out."
             )
-        if any(p.name[0] != "." and p.name != RECIPE for p in self.path.iterdir()):
+        if any(p.name[0] != "." and p.name != RUN_FILE for p in self.path.iterdir()):
             raise RecipeError(f"{self.path} is not empty and holds no run; choose another --out.")
         write_json(identity, recipe)
 

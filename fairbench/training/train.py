@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import nn
 
 from fairbench import __version__, provenance
@@ -21,6 +20,7 @@ from fairbench.models.base import Model
 from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
+from fairbench.plain_yaml import dump_yaml
 from fairbench.registry import is_own_code
 from fairbench.training.fit import Fitted, Hardware, Report, build_method, fit
 from fairbench.training.method import Method
@@ -61,6 +61,8 @@ def train(
     """
     out = user_path(out)
     method = build_method(recipe)
+    typed = {key: getattr(method, key) for key in recipe.options}  # a command line gives text
+    recipe = recipe.model_copy(update={"options": typed})
     data = dataset if dataset is not None else load_dataset(recipe.dataset, "train", data_dir=data_dir)
     data = data.without_classes(recipe.drop_classes)
     torch.manual_seed(recipe.seed)
@@ -145,7 +147,7 @@ def _finish(
         "licence": "not stated",
     }
     with replacing(out / CARD_FILE) as temporary:
-        temporary.write_text(yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+        temporary.write_text(dump_yaml(card), encoding="utf-8")
 
 
 def _training_facts(

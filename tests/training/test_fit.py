@@ -123,7 +123,8 @@ def crash_after(epoch):
 )
 @pytest.mark.parametrize("name", ["pgd_at", "bat", "wat", "cfa"])
 def test_a_run_that_was_interrupted_ends_with_the_same_weights(name, changes, tmp_path):
-    chosen = recipe(name, options=FAST, **changes)
+    averages = {"ema"} if name == "cfa" else set()  # by a rule of its own
+    chosen = recipe(name, options=FAST, **{key: value for key, value in changes.items() if key not in averages})
     train(chosen, tmp_path / "whole")
     with pytest.raises(Stop):
         train(chosen, tmp_path / "cut", report=crash_after(0))
@@ -441,11 +442,19 @@ DISTRIBUTED = textwrap.dedent("""
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("pgd_at", {}), ("bat", {}), ("gairat", {"burn_in": 0.0}), ("cfa", {"warm_up": 0.0})]
+    ("name", "options", "lr"),
+    [
+        ("pgd_at", {}, 0.005),
+        ("gairat", {"burn_in": 0.0}, 0.005),
+        # The first KL gradients are rounding, and so are their signs: weights that move fast make that 0.2 % in 2 epochs.
+        ("bat", {}, 1e-5),
+        ("cfa", {"warm_up": 0.0}, 1e-5),
+    ],
 )
-def test_two_processes_give_the_same_loss_curve_as_one(name, options, tmp_path):
+def test_two_processes_give_the_same_loss_curve_as_one(name, options, lr, tmp_path):
     (tmp_path / "run.py").write_text(DISTRIBUTED)
-    chosen = recipe(name, options=FAST | options, schedule={"name": "cosine", "epochs": 2}).model_dump_json()
+    small = {"optimizer": {"name": "adam", "lr": lr}, "schedule": {"name": "cosine", "epochs": 2}}
+    chosen = recipe(name, options=FAST | options, **small).model_dump_json()
     losses = {}
     for processes in (1, 2):
         out = tmp_path / f"out{processes}"
@@ -454,7 +463,7 @@ def test_two_processes_give_the_same_loss_curve_as_one(name, options, tmp_path):
             command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=300
         )
         losses[processes] = [float(row["loss"]) for row in read_history(out)]
-    assert losses[2] == pytest.approx(losses[1], rel=1e-3)
+    assert losses[2] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_the_state_file_holds_no_code(start):
