@@ -446,7 +446,7 @@ DISTRIBUTED = textwrap.dedent("""
     [
         ("pgd_at", {}, 0.005),
         ("gairat", {"burn_in": 0.0}, 0.005),
-        # The first KL gradients are rounding, and so are their signs: weights that move fast make that 0.2 % in 2 epochs.
+        # The first KL gradients are rounding, and so are their signs: fast weights make that 0.2 % in 2 epochs.
         ("bat", {}, 1e-5),
         ("cfa", {"warm_up": 0.0}, 1e-5),
     ],
