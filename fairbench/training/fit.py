@@ -5,7 +5,9 @@ randomness is seeded by (seed, epoch), so a run that is killed and started again
 not.
 """
 
+import inspect
 import json
+import logging
 import math
 import os
 from collections.abc import Callable
@@ -154,7 +156,6 @@ class _Fit:
         report: Report | None,
     ) -> None:
         from lightning.fabric import Fabric
-        from lightning.fabric.strategies import DDPStrategy
 
         self.recipe, self.folder, self.report = recipe, RunFolder(out), report or (lambda _row: None)
         if hardware.nodes > 1 and not {"WORLD_SIZE", "SLURM_NTASKS"} & set(os.environ):
@@ -165,7 +166,7 @@ class _Fit:
                 accelerator=hardware.accelerator,
                 devices=hardware.devices,
                 num_nodes=hardware.nodes,
-                strategy=DDPStrategy(broadcast_buffers=False) if distributed else "auto",
+                strategy=_distributed() if distributed else "auto",
                 precision="bf16-mixed" if recipe.precision == "bf16" else "32-true",
             )
         except Exception as error:  # Lightning has its own kinds
@@ -266,11 +267,12 @@ class _Fit:
     def _beginning(self, first_epoch: int) -> str:
         """Return what a person waits for now."""
         if first_epoch and self.clock.over(first_epoch):
-            return f"{self.folder.path}: trained before, {first_epoch} epochs; nothing is left to do."
+            return f"{self.folder.path}: trained before, up to epoch {first_epoch - 1}; nothing is left to do."
         if first_epoch:
             return f"{self.folder.path}: goes on at epoch {first_epoch}, after {self.clock.seconds:.0f} s."
         held = 0 if self.held is None else len(self.held)
-        until = f"{self.recipe.schedule.epochs} epochs" if self.budget is None else f"{self.budget:g} s"
+        epochs = self.recipe.schedule.epochs
+        until = f"{epochs} epoch{'s' if epochs > 1 else ''}" if self.budget is None else f"{self.budget:g} s"
         return f"{self.folder.path}: {len(self.data)} images, {held} more held out, {until} on {self.fabric.device}."
 
     def _fitted(self, count: int) -> Fitted:
@@ -526,6 +528,19 @@ class _Fit:
         if self.fabric.is_global_zero:
             self._write_history()
         return int(state["epoch"]), float(state["seconds"])
+
+
+def _distributed() -> Any:
+    """Return a strategy that averages gradients and leaves the statistics of batch norm to each process."""
+    from lightning.fabric.strategies import DDPStrategy
+    from torch.nn.parallel import DistributedDataParallel
+
+    for name in ("lightning.fabric", "lightning.pytorch"):  # no banner
+        logging.getLogger(name).setLevel(logging.WARNING)
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    option = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # its older name
+    options: Any = {option: False}
+    return DDPStrategy(**options)
 
 
 def _probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:

@@ -58,7 +58,7 @@ def test_a_run_is_called_what_it_is(
 def test_a_run_that_is_done_or_half_done_says_so(recipe: Path, cli: Cli, tmp_path: Path) -> None:
     command = ["train", "--recipe", recipe, "--out", tmp_path / "run"]
     cli(*command)
-    assert "trained before, 2 epochs; nothing is left to do" in cli(*command).err
+    assert "trained before, up to epoch 1; nothing is left to do" in cli(*command).err
     (tmp_path / "run" / "card.yaml").unlink()
     unfinished = cli("evaluate", "--model", tmp_path / "run")
     assert unfinished.code == 2
