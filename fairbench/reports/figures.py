@@ -1,19 +1,22 @@
 """Figures: drawn with seaborn, written whole or not at all."""
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fairbench.files import replacing
-from fairbench.metrics import Summary
+from fairbench.metrics import AttackSummary, Summary
 from fairbench.reports.tables import epsilon_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STANDARD = "standard error"
+GREY = "#9aa5b1"
+"""The colour of standard errors."""
 
 
 def class_bars(summary: Summary, path: Path) -> None:
@@ -35,24 +38,9 @@ def class_bars(summary: Summary, path: Path) -> None:
         sns.set_theme(style="whitegrid", context="notebook")
         height = 1.6 + len(classes) * (0.16 + 0.16 * len(series))
         figure, axes = plt.subplots(figsize=(8, height), layout="constrained")
-        palette = ["#9aa5b1", *sns.color_palette("colorblind", n_colors=max(len(series) - 1, 1)).as_hex()]
+        palette = [GREY, *sns.color_palette("colorblind", n_colors=max(len(series) - 1, 1)).as_hex()]
         palette = palette[: len(series)]
-        sns.barplot(
-            data.fillna({"error": 0.0}),  # a class without an example has no bar, but keeps its place
-            y="class",
-            x="error",
-            hue="series",
-            order=classes,
-            hue_order=series,
-            palette=palette,
-            ax=axes,
-            errorbar=None,
-        )
-        for container, name in zip(list(axes.containers), series, strict=True):
-            rows = data[data["series"] == name].set_index("class").loc[classes]
-            centres = [bar.get_y() + bar.get_height() / 2 for bar in container]
-            reach = [(rows["error"] - rows["low"]).clip(lower=0), (rows["high"] - rows["error"]).clip(lower=0)]
-            axes.errorbar(rows["error"], centres, xerr=reach, fmt="none", ecolor="#333333", elinewidth=1, capsize=0)
+        for rows, centres in draw_bars(axes, data, dict(zip(series, palette, strict=True))):
             _mark(axes, rows, centres)
         axes.set(xlim=(0, 118), xlabel="error (percent, bars with 95 % intervals; lower is better)", ylabel="")
         axes.set_xticks(range(0, 101, 20))
@@ -61,8 +49,6 @@ def class_bars(summary: Summary, path: Path) -> None:
             loc="left",
         )
         handles, labels = axes.get_legend_handles_labels()
-        if (inner := axes.get_legend()) is not None:
-            inner.remove()
         figure.legend(handles, labels, loc="outside lower center", ncols=1 if len(series) > 2 else 2, frameon=False)
         sns.despine(figure, left=True)
         with replacing(path) as temporary:
@@ -70,14 +56,103 @@ def class_bars(summary: Summary, path: Path) -> None:
         plt.close(figure)
 
 
-def _mark(axes: "Axes", rows: pd.DataFrame, centres: list[float]) -> None:
+def class_panels(panels: Sequence[tuple[str, AttackSummary]], path: Path, *, epsilon: str) -> None:
+    """Draw class errors of models side by side, a panel each, on the same axes; the largest of each error is marked.
+
+    Parameters
+    ----------
+    panels
+        Titles, and summaries of PGD-20 on the same classes.
+    epsilon
+        As the legend names it, "8/255".
+
+    Raises
+    ------
+    OutcomesError
+        The file cannot be written.
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context({"backend": "Agg"}):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+        sns.set_theme(style="whitegrid", context="notebook")
+        size = (1.6 + 3.7 * len(panels), 1.6 + 0.46 * len(panels[0][1].classes))
+        layout = ConstrainedLayoutEngine(w_pad=0.12)
+        figure, row = plt.subplots(1, len(panels), figsize=size, sharex=True, sharey=True, squeeze=False, layout=layout)
+        names = {"std": _STANDARD, "rob": f"robust error (PGD-20, epsilon {epsilon})"}
+        for axes, (title, summary) in zip(row[0], panels, strict=True):
+            data = pd.DataFrame(error_rows(summary, names))
+            for rows, centres in draw_bars(axes, data, {names["std"]: GREY, names["rob"]: "#0173b2"}):
+                _mark(axes, rows, centres, "")
+            axes.set(xlim=(0, 114), ylabel="")
+            axes.set_xlabel("error (percent, 95 % intervals; worst in bold)", fontsize=11)
+            axes.set_xticks(range(0, 101, 20))
+            axes.set_title(title, loc="left")
+        handles, labels = row[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+        sns.despine(figure, left=True)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150, metadata={"Software": None})
+        plt.close(figure)
+
+
+def draw_bars(
+    axes: "Axes", data: pd.DataFrame, colours: Mapping[str, str]
+) -> Iterator[tuple[pd.DataFrame, list[float]]]:
+    """Draw a bar with its interval for each class and series, and give each series' rows and the heights of its bars.
+
+    Parameters
+    ----------
+    data
+        Of :func:`error_rows`, the classes in the order to draw them in.
+    colours
+        Of the series, in their order.
+    """
+    import seaborn as sns
+
+    classes = list(dict.fromkeys(data["class"]))
+    sns.barplot(
+        data.fillna({"error": 0.0}),  # a class without an example has no bar, but keeps its place
+        y="class",
+        x="error",
+        hue="series",
+        order=classes,
+        hue_order=list(colours),
+        palette=list(colours.values()),
+        ax=axes,
+        errorbar=None,
+        legend=False,
+    )
+    for container, name in zip(list(axes.containers), colours, strict=True):
+        container.set_label(name)
+        rows = data[data["series"] == name].set_index("class").loc[classes]
+        centres = [bar.get_y() + bar.get_height() / 2 for bar in container]
+        reach = [(rows["error"] - rows["low"]).clip(lower=0), (rows["high"] - rows["error"]).clip(lower=0)]
+        axes.errorbar(rows["error"], centres, xerr=reach, fmt="none", ecolor="#333333", elinewidth=1, capsize=0)
+        yield rows, centres
+
+
+def error_rows(attack: AttackSummary, names: Mapping[str, str]) -> list[dict[str, object]]:
+    """Return a row per error ("std", "rob") and class, with the ends of its interval; ``names`` are those of series."""
+    rows = []
+    for error, name in names.items():
+        for row in attack.classes.to_dict("records"):
+            low, high = attack.class_intervals[row["class"]][error]
+            rows.append({"class": row["class"], "series": name, "error": row[error], "low": low, "high": high})
+    return rows
+
+
+def _mark(axes: "Axes", rows: pd.DataFrame, centres: list[float], word: str = "worst: ") -> None:
     """Write beside its bar what is worst (all of equals), and that a class without an example has no bar."""
     worst = rows["error"].max()
     for error, high, centre in zip(rows["error"], rows["high"], centres, strict=True):
         if math.isnan(error):
             axes.annotate(" n/a: no example", (0, centre), va="center", fontsize=9, color="#555555")
         elif error == worst:
-            axes.annotate(f" worst: {error:.1f}", (high, centre), va="center", fontsize=9, weight="bold")
+            axes.annotate(f" {word}{error:.1f}", (high, centre), va="center", fontsize=9, weight="bold")
 
 
 def _bars(summary: Summary) -> pd.DataFrame:
@@ -88,8 +163,5 @@ def _bars(summary: Summary) -> pd.DataFrame:
         series = {"rob": f"robust error ({attack.attack}{epsilon})"}
         if number == 0:
             series = {"std": _STANDARD, **series}
-        for error, name in series.items():
-            for row in attack.classes.to_dict("records"):
-                low, high = attack.class_intervals[row["class"]][error]
-                rows.append({"class": row["class"], "series": name, "error": row[error], "low": low, "high": high})
+        rows += error_rows(attack, series)
     return pd.DataFrame(rows).sort_values("series", key=lambda s: s != _STANDARD, kind="stable")
