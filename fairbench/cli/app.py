@@ -11,6 +11,7 @@ from fairbench.cli.evaluate import evaluate
 from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
 from fairbench.cli.paper import paper
+from fairbench.cli.table import table
 from fairbench.cli.train import recipes_app, train
 
 app = typer.Typer(
@@ -45,5 +46,6 @@ app.command()(train)
 app.add_typer(methods_app, name="methods")
 app.add_typer(recipes_app, name="recipes")
 app.command()(paper)
+app.command()(table)
 app.command()(datasets)
 app.command()(doctor)

@@ -14,7 +14,11 @@ from fairbench.registry import Registry
 if TYPE_CHECKING:
     from fairbench.reports.claims import Paper
 
-PAPERS = Registry("paper", FairbenchError, {"refrl2022": "fairbench.reports.refrl2022:PAPER"})
+PAPERS = Registry(
+    "paper",
+    FairbenchError,
+    {"refrl2022": "fairbench.reports.refrl2022:PAPER", "sun2023": "fairbench.reports.sun2023:PAPER"},
+)
 
 
 class Format(StrEnum):

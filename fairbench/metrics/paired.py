@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import binomtest
 
 from fairbench.errors import OutcomesError
 from fairbench.metrics.intervals import BOOTSTRAP_SEED, DRAWS, Interval, percentile_interval
@@ -15,6 +16,9 @@ from fairbench.outcomes import Outcomes
 
 RATES = ("std_a", "rob_a", "std_b", "rob_b")
 """Standard and robust error of the first and of the second model: the four axes of the joint counts, in order."""
+
+BOUNDARY = {"bndy_a": ("std_a", "rob_a"), "bndy_b": ("std_b", "rob_b")}
+"""Boundary errors: the second minus the first."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def class_rates(cells: np.ndarray, *rates: str) -> np.ndarray:
     Parameters
     ----------
     rates
-        Of :data:`RATES`, in the order wanted.
+        Of :data:`RATES` and :data:`BOUNDARY`, in the order wanted.
 
     Returns
     -------
@@ -69,9 +73,16 @@ def class_rates(cells: np.ndarray, *rates: str) -> np.ndarray:
         (len(rates), ..., K).
     """
     total = cells.sum(axis=(-4, -3, -2, -1))
-    wrong = [np.take(cells, 1, axis=RATES.index(rate) - len(RATES)).sum(axis=(-3, -2, -1)) for rate in rates]
+
+    def wrong(rate: str) -> np.ndarray:
+        if rate in BOUNDARY:
+            std, rob = BOUNDARY[rate]
+            return wrong(rob) - wrong(std)
+        counts: np.ndarray = np.take(cells, 1, axis=RATES.index(rate) - len(RATES)).sum(axis=(-3, -2, -1))
+        return counts
+
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.stack([100 * count / total for count in wrong])
+        return np.stack([100 * wrong(rate) / total for rate in rates])
 
 
 def resampled_rates(cells: np.ndarray, *rates: str, draws: int = DRAWS, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
@@ -85,7 +96,8 @@ def resampled_rates(cells: np.ndarray, *rates: str, draws: int = DRAWS, seed: in
     numpy.ndarray
         (len(rates), draws, K), class errors in percent.
     """
-    others = tuple(axis + 1 for axis, rate in enumerate(RATES) if rate not in rates)
+    asked = {axis for rate in rates for axis in BOUNDARY.get(rate, (rate,))}
+    others = tuple(axis + 1 for axis, rate in enumerate(RATES) if rate not in asked)
     kept = cells.sum(axis=others, keepdims=True)
     flat = kept.reshape(len(kept), -1)
     sizes = flat.sum(axis=1)
@@ -104,7 +116,7 @@ def paired_bootstrap(cells: np.ndarray, statistic: Callable[..., np.ndarray], *r
     statistic
         Takes an array (..., K) in percent per rate, and returns (...).
     rates
-        What it takes, of :data:`RATES`.
+        What it takes, of :data:`RATES` and :data:`BOUNDARY`.
 
     Examples
     --------
@@ -115,6 +127,31 @@ def paired_bootstrap(cells: np.ndarray, statistic: Callable[..., np.ndarray], *r
     """
     value = float(statistic(*class_rates(cells, *rates)))
     return Estimate(value, percentile_interval(lambda drawn: statistic(*drawn), resampled_rates(cells, *rates), value))
+
+
+def mcnemar(cells: np.ndarray, rate: str) -> float:
+    """Return the p-value of McNemar's exact test: do the models err equally often on the same examples (1947)?
+
+    Parameters
+    ----------
+    cells
+        From :func:`paired_cells`.
+    rate
+        "std" or "rob".
+
+    Examples
+    --------
+    >>> cells = np.zeros((1, 2, 2, 2, 2), dtype=int)
+    >>> cells[0, 0, 0, 0, 0], cells[0, 1, 1, 0, 0] = 90, 6  # 6 that only the first gets wrong
+    >>> mcnemar(cells, "std")
+    0.03125
+    """
+    axes = [RATES.index(f"{rate}_{model}") + 1 for model in "ab"]
+    both = cells.sum(axis=tuple(axis for axis in range(cells.ndim) if axis not in axes))
+    only_first, only_second = int(both[1, 0]), int(both[0, 1])
+    if only_first + only_second == 0:
+        return 1.0
+    return float(binomtest(only_first, only_first + only_second, 0.5).pvalue)
 
 
 def _check_same_examples(a: Outcomes, b: Outcomes, attack: str) -> None:

@@ -4,15 +4,15 @@ Each function here returns a function of the two models' outcomes, ``(before, af
 claim. Intervals are those of the paired bootstrap.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fairbench.metrics.intervals import Interval
-from fairbench.metrics.paired import Estimate, class_rates, paired_bootstrap, paired_cells, resampled_rates
+from fairbench.metrics.paired import Estimate, class_rates, mcnemar, paired_bootstrap, paired_cells, resampled_rates
 from fairbench.outcomes import Outcomes
-from fairbench.reports.claims import FAILS, HOLDS, OPEN, Reading, verdict
+from fairbench.reports.claims import FAILS, HOLDS, OPEN, Reading, Row, not_measured, verdict
 
 ATTACK = "pgd20"
 
@@ -95,6 +95,36 @@ def relative_change(
     return take
 
 
+def point_change(quantity: Quantity, rate: str, *, above: bool = False) -> Take:
+    """A quantity before and after, and the difference in points; claimed to fall, or to rise (``above=True``).
+
+    Of an average, McNemar's exact test speaks too.
+    """
+
+    def take(a: Outcomes, b: Outcomes) -> Reading:
+        pair = Pair.of(a, b)
+        found, text = difference(pair, quantity, rate)
+        remark = f"McNemar p {_p_value(mcnemar(pair.cells, rate))}" if quantity is average and rate != "bndy" else ""
+        return Reading(text, verdict(found.interval, above=above), remark, found.value, found.interval)
+
+    return take
+
+
+def _p_value(p: float) -> str:
+    return f"= {p:.3f}" if p >= 0.001 else "< 0.001"
+
+
+def row_of(
+    results: Mapping[str, Outcomes], needed: Mapping[str, Sequence[str]], measure: str, report: str, take: Take
+) -> Row:
+    """Read a measure at each radius from the results ``needed`` there; where one is absent, the reading says which."""
+    readings = {}
+    for radius, names in needed.items():
+        absent = [name for name in names if name not in results]
+        readings[radius] = not_measured(absent) if absent else take(*(results[name] for name in names))
+    return Row(measure, report, readings)
+
+
 def relative_estimate(pair: Pair, quantity: Quantity, rate: str) -> Estimate:
     """Return the change of a quantity in percent of its first value; NaN where that is 0."""
     statistic, _ = quantity(pair, rate)
@@ -107,7 +137,7 @@ def relative_estimate(pair: Pair, quantity: Quantity, rate: str) -> Estimate:
 
 
 def difference(pair: Pair, quantity: Quantity, rate: str) -> tuple[Estimate, str]:
-    """Return the difference of a quantity in points, and the text of both values and it."""
+    """Return the difference of a quantity of "std", "rob" or "bndy" in points, and the text of both values and it."""
     statistic, _ = quantity(pair, rate)
     found = pair.estimate(lambda x, y: statistic(y) - statistic(x), f"{rate}_a", f"{rate}_b")
     return found, _before_after(pair, quantity, rate) + signed(found, 1)

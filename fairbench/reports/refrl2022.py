@@ -17,7 +17,7 @@ from fairbench.metrics.intervals import Interval
 from fairbench.metrics.paired import Estimate
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
-from fairbench.reports.claims import FAILS, HOLDS, OPEN, Claim, Group, Paper, Reading, Row, not_measured, verdict
+from fairbench.reports.claims import FAILS, HOLDS, OPEN, Claim, Group, Paper, Reading, Row, verdict
 from fairbench.reports.readings import (
     SURE,
     Pair,
@@ -33,6 +33,7 @@ from fairbench.reports.readings import (
     inside,
     relative_change,
     relative_estimate,
+    row_of,
     same_worst_class,
     worst_class,
 )
@@ -219,12 +220,8 @@ _WITH_INCREASE = correlation("std_a", lambda std_a, std_b: std_b - std_a, "std_a
 
 
 def _row(results: Mapping[str, Outcomes], models: tuple[str, ...], measure: str, report: str, take: Take) -> Row:
-    readings = {}
-    for radius in RADII:
-        names = [result_of(model, radius) for model in models]
-        absent = [name for name in names if name not in results]
-        readings[radius] = not_measured(absent) if absent else take(*(results[name] for name in names))
-    return Row(measure, report, readings)
+    needed = {radius: [result_of(model, radius) for model in models] for radius in RADII}
+    return row_of(results, needed, measure, report, take)
 
 
 def _both_pairs(rows: Callable[..., tuple[Row, ...]]) -> tuple[Group, ...]:

@@ -1,12 +1,14 @@
 """Two models on the same examples: joint counts against masks, and the paired bootstrap against resampled examples."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from fairbench import Outcomes
 from fairbench.errors import OutcomesError
-from fairbench.metrics.paired import RATES, class_rates, paired_bootstrap, paired_cells, resampled_rates
+from fairbench.metrics.paired import RATES, class_rates, mcnemar, paired_bootstrap, paired_cells, resampled_rates
 
 CLASSES = ["cat", "dog", "fox"]
 
@@ -49,6 +51,25 @@ def test_class_rates_are_those_of_each_model_and_an_absent_class_has_none():
             of_class = frame[frame["label"] == c]
             assert found[c] == pytest.approx(100 * (of_class[column] != c).mean())
         assert np.isnan(found[2])
+
+
+def test_boundary_errors_are_robust_minus_standard_also_when_resampled():
+    cells = paired_cells(outcomes(1), outcomes(2), "pgd20")
+    std, rob, bndy = class_rates(cells, "std_b", "rob_b", "bndy_b")
+    assert np.allclose(bndy, rob - std, equal_nan=True)
+    std, rob, bndy = resampled_rates(cells, "std_b", "rob_b", "bndy_b", draws=20)
+    assert np.allclose(bndy, rob - std, equal_nan=True)
+
+
+@pytest.mark.parametrize("rate", ["std", "rob"])
+def test_mcnemars_test_is_that_of_the_discordant_examples(rate):
+    a, b = outcomes(1), outcomes(2)
+    column = {"std": "clean_pred", "rob": "pgd20_pred"}[rate]
+    wrong_a, wrong_b = ((o.frame[column] != o.frame["label"]).to_numpy() for o in (a, b))
+    first, second = int((wrong_a & ~wrong_b).sum()), int((wrong_b & ~wrong_a).sum())
+    tail = sum(math.comb(first + second, k) for k in range(min(first, second) + 1)) / 2 ** (first + second)
+    assert mcnemar(paired_cells(a, b, "pgd20"), rate) == pytest.approx(min(1.0, 2 * tail))
+    assert mcnemar(paired_cells(a, a, "pgd20"), rate) == 1
 
 
 def test_rates_come_in_the_order_asked_for():

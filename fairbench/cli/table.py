@@ -1,0 +1,59 @@
+"""``fairbench table``: a paper's table beside what fairbench measured."""
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairbench.errors import FairbenchError
+from fairbench.registry import Registry
+
+if TYPE_CHECKING:
+    from fairbench.reports.published import PublishedTable
+
+TABLES = Registry(
+    "table",
+    FairbenchError,
+    {f"sun2023-{number}": f"fairbench.reports.sun2023:TABLE_{number}" for number in (1, 2, 3)},
+)
+
+
+class Format(StrEnum):
+    """How the table is printed."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    JSON = "json"
+
+
+def table(
+    name: Annotated[str | None, typer.Argument(help="Key of a table. Default: list them.")] = None,
+    format: Annotated[Format, typer.Option(help="How the table is printed.")] = Format.TEXT,
+    dataset: Annotated[str, typer.Option(help="Whose rows, as the paper names it; all for all.")] = "CIFAR-10",
+    ranks: Annotated[
+        bool, typer.Option("--ranks", help="Instead: how the methods rank, printed and measured.")
+    ] = False,
+) -> None:
+    """Print a paper's table beside the kept results, or list the tables."""
+    if name is None:
+        for key in TABLES:
+            print(f"{key}  {TABLES[key].title}")
+        return
+    chosen: PublishedTable = TABLES[name]
+    from fairbench.reports import published
+
+    rows = published.entries(chosen, None if dataset == "all" else dataset)
+    if ranks:
+        print(published.ranks(rows))
+        return
+    if format is Format.JSON:
+        print(json.dumps(published.to_dict(chosen, rows), indent=2, allow_nan=False))
+        return
+    how = {
+        Format.TEXT: published.as_text,
+        Format.MARKDOWN: published.as_markdown,
+        Format.LATEX: published.as_latex,
+    }
+    print(how[format](chosen, rows))
