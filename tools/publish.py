@@ -1,6 +1,7 @@
 """Put a finished training run into the zoo, and keep its results.
 
-    python tools/publish.py runs/pgd_at                                      # weights and card
+    python tools/publish.py runs/pgd_at                                      # weights, card and history
+    python tools/publish.py runs/bat_resnet18 --fp16                         # rounded to half precision: half the size
     python tools/publish.py --results pgd_at_lenet5_fashion_mnist standard   # and what it does under a protocol
     python tools/publish.py --results NAME standard --epsilon 16/255
     python tools/publish.py --results NAME quick --attacks pgd20,autoattack
@@ -15,26 +16,46 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def publish(run: Path) -> None:
-    """Copy a run's weights and card to ``model_zoo``, under the recipe's name."""
+def publish(run: Path, fp16: bool) -> None:
+    """Copy a run's weights, card and history to ``model_zoo``, under the recipe's name.
+
+    With ``fp16`` the rounded weights are the model: they are cast to float32 when they are loaded.
+    """
+    from safetensors.torch import load_file
+
     from fairbench.errors import ModelError
     from fairbench.files import replacing
     from fairbench.models.cards import CARD_FILE, card_names, load_card, read_card
-    from fairbench.models.loading import dropped_classes, weights_path
+    from fairbench.models.loading import dropped_classes
+    from fairbench.models.weights import weights_path
     from fairbench.plain_yaml import dump_yaml, parse_yaml
+    from fairbench.provenance import sha256_file
+    from fairbench.training.recipe import recipe_names
+    from fairbench.training.run_folder import HISTORY, write_weights
 
     card = read_card(run / CARD_FILE)
     weights = weights_path(card, run)  # checks their SHA-256
-    if card.name in card_names() and load_card(card.name).weights.sha256 != card.weights.sha256:
-        raise ModelError(f"the zoo has another {card.name}; remove its card and results first.")
-    if dropped_classes(str(run)):
-        raise ModelError(f"{card.name} was trained without some classes; a model of the zoo knows all of its dataset.")
+    if card.name not in recipe_names():
+        raise ModelError(f"{card.name} is no recipe of the zoo: a model of the zoo is made by one, unchanged.")
     plain = parse_yaml((run / CARD_FILE).read_text(encoding="utf-8"))
     plain["licence"] = "MIT"
     plain["weights"]["file"] = f"{card.name}.safetensors"
-    (ROOT / "model_zoo" / "weights").mkdir(exist_ok=True)
-    with replacing(ROOT / "model_zoo" / "weights" / plain["weights"]["file"]) as temporary:
-        temporary.write_bytes(weights.read_bytes())
+    target = ROOT / "model_zoo" / "weights" / plain["weights"]["file"]
+    if fp16:
+        state = load_file(weights)
+        weights = run / "model_fp16.safetensors"
+        write_weights({k: v.half() if v.is_floating_point() else v for k, v in state.items()}, weights)
+        plain["weights"]["sha256"] = sha256_file(weights)
+        plain["provenance"] += "; weights rounded to float16"
+    if card.name in card_names() and load_card(card.name).weights.sha256 != plain["weights"]["sha256"]:
+        raise ModelError(f"the zoo has another {card.name}; remove its card and results first.")
+    if dropped_classes(str(run)):
+        raise ModelError(f"{card.name} was trained without some classes; a model of the zoo knows all of its dataset.")
+    history = ROOT / "model_zoo" / "history" / f"{card.name}.csv"
+    for source, copy in ((weights, target), (run / HISTORY, history)):
+        copy.parent.mkdir(exist_ok=True)
+        with replacing(copy) as temporary:
+            temporary.write_bytes(source.read_bytes())
     with replacing(ROOT / "model_zoo" / "cards" / f"{card.name}.yaml") as temporary:
         temporary.write_text(dump_yaml(plain), encoding="utf-8")
     print(card.name)
@@ -62,6 +83,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--results", nargs=2, metavar=("MODEL", "PROTOCOL"))
+    parser.add_argument("--fp16", action="store_true")
     parser.add_argument("--epsilon")
     parser.add_argument("--attacks")
     parser.add_argument("--dataset")
@@ -71,7 +93,7 @@ if __name__ == "__main__":
 
     try:
         for folder in arguments.runs:
-            publish(folder)
+            publish(folder, arguments.fp16)
         if arguments.results:
             keep_results(*arguments.results, arguments)
     except FairbenchError as error:

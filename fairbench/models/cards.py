@@ -21,7 +21,7 @@ class _Plain(BaseModel):
 
 
 class Weights(_Plain):
-    """Where weights are: a file beside the card or under ``model_zoo/weights``, or one that an installed package ships.
+    """Where weights are: a file beside the card or of the zoo, which may have an address, or one of another package.
 
     A card may come from anybody, so names are plain: none leaves its folder, and no package is imported to find a file.
     """
@@ -29,12 +29,15 @@ class Weights(_Plain):
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")] | None = None
     package: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     path: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")] | None = None
+    url: Annotated[str, Field(pattern="^https://")] | None = None
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     @model_validator(mode="after")
     def _one_place(self) -> "Weights":
         if (self.file is None) == (self.package is None) or (self.package is None) != (self.path is None):
             raise ValueError("give a file, or a package and the path in it")
+        if self.url is not None and self.file is None:
+            raise ValueError("an address goes with a file")
         return self
 
 

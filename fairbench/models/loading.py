@@ -1,19 +1,18 @@
 """``load_model``: one entry for the zoo, checkpoints, RobustBench and one's own architectures."""
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from torch import nn
 
 from fairbench.errors import CheckpointError, ModelError
-from fairbench.files import data_folder, user_path
+from fairbench.files import user_path
 from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model, Normalize, PickOutput
 from fairbench.models.building import build, fitting
 from fairbench.models.cards import CARD_FILE, RUN_FILE, ModelCard, card_names, load_card, read_card
 from fairbench.models.checkpoints import SUFFIXES, read_state
-from fairbench.provenance import sha256_file
+from fairbench.models.weights import weights_path
 
 Floats = tuple[float, ...]
 
@@ -159,30 +158,6 @@ def _load_card(
     if card.normalization is not None:
         module = nn.Sequential(Normalize(card.normalization.mean, card.normalization.std), module)
     return Model(module, name, card.architecture, size, card.dataset, card)
-
-
-def weights_path(card: ModelCard, folder: Path | None = None) -> Path:
-    """Return where a card's weights are on this machine, after checking their SHA-256.
-
-    Raises
-    ------
-    ModelError
-        The file is missing, or is not the one the card names.
-    """
-    weights = card.weights
-    if weights.package is not None:
-        spec = find_spec(weights.package)
-        if spec is None or not spec.submodule_search_locations:
-            raise ModelError(f"{card.name}: its weights come with the package {weights.package}; install it.")
-        path = Path(spec.submodule_search_locations[0]) / str(weights.path)
-    else:
-        path = (folder or data_folder("model_zoo") / "weights") / str(weights.file)
-    if not path.is_file():
-        raise ModelError(f"{card.name}: its weights file {path} is missing; install again what ships it.")
-    if sha256_file(path) != weights.sha256:
-        mend = "install it again" if folder is None else "put the file back, or train again in another folder"
-        raise ModelError(f"{card.name}: {path} is not the file of its card (SHA-256 differs); {mend}.")
-    return path
 
 
 def _load_checkpoint(

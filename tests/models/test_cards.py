@@ -10,7 +10,8 @@ from fairbench.errors import ModelError
 from fairbench.files import data_folder
 from fairbench.models import load_model, loading
 from fairbench.models.cards import card_names, load_card, read_card
-from fairbench.models.loading import own_dataset, weights_path
+from fairbench.models.loading import own_dataset
+from fairbench.models.weights import weights_path
 
 
 def card(**changes: Any) -> dict[str, Any]:
@@ -38,7 +39,12 @@ def test_a_card_survives_writing_and_reading(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (card(licens="MIT"), "licens: Extra inputs are not permitted"),
-        (card(weights={"file": "a", "sha256": "0" * 64, "url": "x"}), r"weights\.url: Extra inputs"),
+        (card(weights={"file": "a", "sha256": "0" * 64, "mirror": "x"}), r"weights\.mirror: Extra inputs"),
+        (card(weights={"file": "a", "sha256": "0" * 64, "url": "file:///a"}), r"weights\.url: String should match"),
+        (
+            card(weights={"package": "a", "path": "b", "sha256": "0" * 64, "url": "https://a.org/b"}),
+            "an address goes with a file",
+        ),
         (card(licence=None), "licence: Field required"),
         (card(num_classes=1), "num_classes: .*greater than or equal to 2"),
         (card(weights={"file": "../a.pt", "sha256": "0" * 64}), r"weights\.file: String should match"),
@@ -88,7 +94,11 @@ def with_weights(**weights: str) -> Any:
         ({"sha256": "0" * 64}, r"model_test\.pt is not the file of its card \(SHA-256 differs\)"),
         ({"path": "examples/gone.pt"}, r"its weights file .*gone\.pt is missing"),
         ({"package": "a_package_nobody_has"}, "its weights come with the package a_package_nobody_has; install it"),
-        ({"package": None, "file": "gone.safetensors"}, r"gone\.safetensors is missing"),
+        (
+            {"package": None, "file": "gone.safetensors"},
+            r"its weights do not ship with the package, and its card has no address; put gone\.safetensors \(SHA-256 "
+            r"[0-9a-f]{12}\.\.\.\) in \$FAIRBENCH_ZOO",
+        ),
     ],
 )
 def test_weights_other_than_the_cards_are_refused(weights: dict[str, str], message: str) -> None:
