@@ -1,6 +1,7 @@
 """``fairbench models``: what the zoo has."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,12 +45,22 @@ def show(name: Annotated[str, typer.Argument(help="Name of a model.")]) -> None:
 @models_app.command()
 def results(
     dataset: Annotated[str, typer.Option(help="Dataset the models were evaluated on.")] = "fashion_mnist",
+    figure: Annotated[
+        Path | None, typer.Option(help="PNG to draw the class errors of --model in, side by side.")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="With --figure: a model to draw; give it again.")] = None,
 ) -> None:
-    """Print what the models of the zoo did, least worst-class robust error first."""
+    """Print what the models of the zoo did, least worst-class robust error first, or draw some of them."""
     from fairbench.errors import OutcomesError
     from fairbench.leaderboard.results import results_folder
-    from fairbench.reports.zoo import zoo_table
+    from fairbench.reports.zoo import draw_models, zoo_table
 
+    if (figure is None) != (model is None):
+        raise OutcomesError("--figure PNG and --model NAME go together: what to draw, and where.")
+    if figure is not None and model is not None:
+        draw_models(model, figure)
+        print(f"{figure}: {', '.join(model)}")
+        return
     table = zoo_table(dataset)
     if not table:
         raise OutcomesError(f"no kept result on {dataset} in {results_folder()}.")

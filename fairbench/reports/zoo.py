@@ -1,11 +1,14 @@
 """The zoo's models side by side, from their kept results."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tabulate import tabulate
 
+from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics import AttackSummary, summarize
+from fairbench.reports.figures import class_panels
 from fairbench.reports.tables import rate
 
 _AUTOATTACK = ".quick.attacks-pgd20-autoattack"
@@ -48,6 +51,23 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
     if not rows:
         return ""
     return tabulate([row for _, row in sorted(rows)], _HEADER, tablefmt="github", disable_numparse=True)
+
+
+def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -> None:
+    """Draw the class errors of models side by side, PGD-20 at 8/255 on the whole test split.
+
+    Raises
+    ------
+    OutcomesError
+        A model has no ``standard`` result, its classes are others', or the file cannot be written.
+    """
+    panels = []
+    for model in models:
+        found = read_result(f"{model}.standard", folder)
+        panels.append((model, summarize(found).attacks["pgd20"]))
+        if list(found.classes) != list(panels[0][1].classes["class"]):
+            raise OutcomesError(f"{model} and {models[0]} have other classes; they do not go in one figure.")
+    class_panels(panels, path, epsilon="8/255")
 
 
 def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list[str]:

@@ -46,3 +46,29 @@ def test_adversarially_trained_models_lose_clean_and_win_under_attack(name):
 def test_a_card_tells_no_path_of_the_machine_it_was_made_on():
     for name in TRAINED:
         assert "/" not in str(load_card(name).training["recipe"]["start"])
+
+
+def test_models_are_drawn_side_by_side(tmp_path, cli):
+    from PIL import Image
+
+    names = ["standard_lenet5_fashion_mnist", "bat_lenet5_fashion_mnist"]
+    ran = cli("models", "results", "--figure", tmp_path / "a.png", *(part for n in names for part in ("--model", n)))
+    assert ran.code == 0, ran.err
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.width > picture.height > 600
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--figure", "a.png"], "go together"),
+        (["--model", "bat_lenet5_fashion_mnist"], "go together"),
+        (["--figure", "a.png", "--model", "bat_lenet_fashion_mnist"], "Did you mean 'bat_lenet5_fashion_mnist"),
+    ],
+)
+def test_a_figure_that_cannot_be_drawn_is_one_clear_line(options, message, cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = cli("models", "results", *options)
+    assert ran.code == 2
+    assert message in ran.err
+    assert not list(tmp_path.iterdir())
