@@ -1,0 +1,211 @@
+"""Least epsilon: for each example the smallest radius at which PGD breaks it (``sooksatra2022``; PROTOCOL.md).
+
+Radii are a grid, ``resolution`` apart. ``scan`` tries them from below, as the paper does. ``bisect`` expects that what
+breaks at one radius breaks at a larger one, guesses where that begins from the margin, and makes sure of it: it ends
+with a radius that breaks the example and the one below that does not. Both run the same PGD from the same start.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
+from fairbench.attacks.pgd import pgd
+from fairbench.randomness import uniform_noise
+
+_STREAM = 3_000
+"""Of an example's noise; PGD's restarts and AutoAttack's stages have others."""
+
+_PATIENCE = 4
+"""Guesses from the margin, before halving what is left."""
+
+
+@dataclass(frozen=True)
+class LeastEpsilon:
+    """Search for the least epsilon of each example, up to the threat model's.
+
+    Parameters
+    ----------
+    threat_model
+        Its epsilon is the largest radius tried.
+    resolution
+        Distance between radii, in the unit of the inputs.
+    steps
+        Of the PGD at each radius; its step is the smaller of 2/255 and a quarter of the radius, any iterate counts.
+    search
+        "bisect" or "scan".
+    seed
+        The start of an example depends on (seed, its index) alone, and scales with the radius.
+    """
+
+    threat_model: ThreatModel
+    resolution: float = 1 / 255
+    steps: int = 20
+    search: Literal["bisect", "scan"] = "bisect"
+    seed: int = 0
+    name: str = "least-epsilon"
+
+    @property
+    def levels(self) -> int:
+        """Return how many radii there are; the last is the threat model's epsilon."""
+        return max(int(np.ceil(self.threat_model.epsilon / self.resolution - 1e-6)), 1)
+
+    @property
+    def cost(self) -> float:
+        """Return the passes an example needs at most, or (bisect) usually."""
+        return float(self.steps * (self.levels if self.search == "scan" else 4))
+
+    def parameters(self) -> dict[str, Any]:
+        """Return every parameter as plain data."""
+        return {
+            "norm": "Linf",
+            "epsilon": self.threat_model.epsilon,
+            "resolution": self.resolution,
+            "steps": self.steps,
+            "step": "min(2/255, epsilon/4)",
+            "score": "any",
+            "loss": "ce",
+            "init": "uniform",
+            "search": self.search,
+            "seed": self.seed,
+        }
+
+    def __call__(
+        self, model: nn.Module, x: Tensor, y: Tensor, index: np.ndarray, *, verify: Verify, tick: Tick
+    ) -> Proposal:
+        """Return each example's adversarial input at its least radius; ``x`` where clean is wrong or none was found.
+
+        The extras: ``epsilon`` is that radius, 0 where the clean example is misclassified, NaN where no radius breaks
+        it, and ``censored`` flags those.
+        """
+        search = _Search(self, model, (x, y, index), verify)
+        spent = 0.0
+        for rows, level in search.rounds():
+            search.probe(rows, level)
+            work = min(float(self.steps * len(rows)), self.cost * len(x) - spent)
+            spent += work
+            tick(work)
+        tick(self.cost * len(x) - spent)
+        least = search.broken_at
+        censored = least > self.levels
+        epsilon = np.where(censored, np.nan, self.radius(least)).astype(np.float32)
+        return Proposal(search.adversarial, {"epsilon": epsilon, "censored": censored})
+
+    def radius(self, level: np.ndarray) -> np.ndarray:
+        """Return the radii of levels, 0 for level 0."""
+        return np.minimum(level * self.resolution, self.threat_model.epsilon)
+
+
+_Rounds = Iterator[tuple[np.ndarray, np.ndarray]]
+
+
+class _Search:
+    """The state of a batch: the largest level known to fail and the least known to break, per example."""
+
+    def __init__(
+        self, attack: LeastEpsilon, model: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], verify: Verify
+    ) -> None:
+        x, y, index = batch
+        self.attack, self.model, self.x, self.y, self.verify = attack, model, x, y, verify
+        noise = uniform_noise(attack.seed, index, tuple(x.shape[1:]), stream=_STREAM)
+        self.noise = torch.from_numpy(noise).to(x.device)
+        self.adversarial = x.clone()
+        clean_wrong = verify(x, x, y).cpu().numpy()
+        self.withstood = np.zeros(len(x), dtype=np.int64)
+        self.broken_at = np.where(clean_wrong, 0, attack.levels + 1)
+        self.withstood[clean_wrong] = -1
+        self.last_level, self.last_margin = np.zeros(len(x)), np.zeros(len(x))  # of the largest radius withstood
+        self.expected = np.ones(len(x), dtype=np.int64)  # the level that margins so far point to
+
+    def rounds(self) -> _Rounds:
+        """Give, until all are settled, the rows to probe next and their levels."""
+        return self._scan() if self.attack.search == "scan" else self._bisect()
+
+    def _open(self) -> np.ndarray:
+        return np.flatnonzero(self.broken_at - self.withstood > 1)
+
+    def _scan(self) -> _Rounds:
+        for level in range(1, self.attack.levels + 1):
+            rows = self._open()
+            if not len(rows):
+                return
+            yield rows, np.full(len(rows), level)
+
+    def _bisect(self) -> _Rounds:
+        self._expect_linear()
+        guess = self.expected.copy()
+        successes = np.zeros(len(self.x), dtype=np.int64)
+        attempt = 0
+        while len(rows := self._open()):
+            low, high = self.withstood[rows] + 1, self.broken_at[rows] - 1
+            level = np.clip(guess[rows], low, high)
+            if attempt >= _PATIENCE:
+                level = (low + high) // 2
+            before = self.broken_at[rows].copy()
+            yield rows, level
+            broken = self.broken_at[rows] < before
+            successes[rows] = np.where(broken, successes[rows] + 1, 0)
+            down = self.broken_at[rows] - 2 ** (np.maximum(successes[rows], 1) - 1)
+            guess[rows] = np.where(broken, down, self.expected[rows])
+            attempt += 1
+
+    def probe(self, rows: np.ndarray, level: np.ndarray) -> None:
+        """Run PGD at a level of its own for each row, and take the verdict of the original model."""
+        at = torch.from_numpy(rows).to(self.x.device)
+        x, y = self.x[at], self.y[at]
+        radius = torch.from_numpy(self.attack.radius(level)).to(x)
+        found = pgd(
+            self.model,
+            x,
+            y,
+            epsilon=radius,
+            step=torch.clamp(radius / 4, max=2 / 255),
+            steps=self.attack.steps,
+            noise=self.noise[at],
+            stop="misclassified",
+            box=(self.attack.threat_model.low, self.attack.threat_model.high),
+        )
+        candidates = found.last if found.first_wrong is None else found.first_wrong
+        broken = self.verify(candidates, x, y)
+        self.adversarial[at[broken]] = candidates[broken]
+        hit = broken.cpu().numpy()
+        self.broken_at[rows[hit]] = level[hit]
+        self.withstood[rows[~hit]] = level[~hit]
+        if self.attack.search == "bisect" and not hit.all():
+            self._extrapolate(rows[~hit], level[~hit], found.last[~broken])
+
+    def _expect_linear(self) -> None:
+        """Guess each example's level from its margin and the margin's gradient: for a linear model it is exact."""
+        x = self.x.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            margin = _margin(self.model(x), self.y)
+            (gradient,) = torch.autograd.grad(margin.sum(), x)
+        slope = gradient.abs().flatten(1).sum(1)
+        self.last_margin = margin.detach().double().cpu().numpy()
+        reach = (margin.detach() / slope.clamp(min=1e-12)).double().cpu().numpy()
+        self.expected = self._level_of(reach / self.attack.resolution)
+
+    def _extrapolate(self, rows: np.ndarray, level: np.ndarray, last: Tensor) -> None:
+        """Guess where the margin ends: along the line through the last two radii that did not break the example."""
+        at = torch.from_numpy(rows).to(self.x.device)
+        with torch.no_grad():
+            margin = _margin(self.model(last), self.y[at]).double().cpu().numpy()
+        fall = (self.last_margin[rows] - margin) / (level - self.last_level[rows])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ahead = np.where(fall > 0, margin / fall, np.inf)
+        self.expected[rows] = self._level_of(level + np.maximum(ahead, 1e-9))
+        self.last_level[rows], self.last_margin[rows] = level, margin
+
+    def _level_of(self, level: np.ndarray) -> np.ndarray:
+        return np.ceil(np.clip(np.nan_to_num(level, nan=1.0), 1, self.attack.levels)).astype(np.int64)
+
+
+def _margin(logits: Tensor, y: Tensor) -> Tensor:
+    """Return the logit of the label minus the largest other one."""
+    own = logits.gather(1, y[:, None])[:, 0]
+    others = logits.scatter(1, y[:, None], -torch.inf).amax(1)
+    return own - others

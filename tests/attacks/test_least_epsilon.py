@@ -1,0 +1,125 @@
+"""Least epsilon: exact for a linear model, the same by both searches, honest about what withstands."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fairbench import load_dataset, load_model
+from fairbench.attacks.base import ThreatModel, run_attack
+from fairbench.attacks.least_epsilon import LeastEpsilon
+
+RESOLUTION = 1 / 255
+
+
+def linear(seed=0, classes=2, inputs=16):
+    """No class is favoured on a grey image."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes)).eval().requires_grad_(False)
+    model[1].bias.copy_(-0.5 * model[1].weight.sum(1))
+    return model
+
+
+def run(attack, model, x, y):
+    batch = (x, y, np.arange(len(x)))
+    passes = []
+    found = run_attack(attack, model, model, batch, num_classes=int(model(x[:1]).shape[1]), tick=passes.append)
+    return found, sum(passes)
+
+
+@pytest.fixture(scope="module")
+def grey():
+    """Images away from the border of the box, so that the ball is whole."""
+    torch.manual_seed(1)
+    return torch.rand(200, 1, 4, 4) * 0.2 + 0.4
+
+
+@pytest.mark.parametrize("search", ["bisect", "scan"])
+def test_for_a_linear_model_it_is_margin_over_l1_norm(search, grey):
+    model = linear()
+    logits = model(grey)
+    y = logits.argmax(1)
+    y[::10] = 1 - y[::10]  # these are wrong without attack
+    weight = model[1].weight
+    exact = (logits[:, 0] - logits[:, 1]).abs() / (weight[0] - weight[1]).abs().sum()
+    attack = LeastEpsilon(ThreatModel(32 / 255), RESOLUTION, search=search)
+    found, _ = run(attack, model, grey, y)
+    epsilon, censored = found["least-epsilon_epsilon"], found["least-epsilon_censored"]
+    wrong = np.arange(200) % 10 == 0
+    assert (epsilon[wrong] == 0).all()
+    assert not censored[wrong].any()
+    on_grid = np.ceil(exact.numpy() * 255 - 1e-4) / 255
+    right = ~wrong & ~censored
+    assert right.sum() > 100
+    assert np.allclose(epsilon[right], on_grid[right], atol=1e-6)
+    assert (exact.numpy()[censored] > 32 / 255 - 1e-6).all()
+    assert np.isnan(epsilon[censored]).all()
+
+
+def test_what_no_radius_breaks_is_flagged_and_not_called_broken(grey):
+    model = linear()
+    y = model(grey).argmax(1)
+    found, _ = run(LeastEpsilon(ThreatModel(1 / 255), RESOLUTION), model, grey, y)
+    assert np.array_equal(found["least-epsilon_censored"], found["least-epsilon_pred"] == y.numpy())
+    assert np.array_equal(np.isnan(found["least-epsilon_epsilon"]), found["least-epsilon_censored"])
+    assert 0 < found["least-epsilon_censored"].sum() < 200
+
+
+@pytest.mark.parametrize(("largest", "resolution", "levels"), [(8 / 255, 1 / 255, 8), (0.1, 0.03, 4), (0.01, 0.5, 1)])
+def test_the_radii_end_at_the_largest(largest, resolution, levels):
+    attack = LeastEpsilon(ThreatModel(largest), resolution)
+    assert attack.levels == levels
+    assert attack.radius(np.array([0, levels])).tolist() == [0, largest]
+
+
+def test_bisect_finds_what_scan_finds_in_fewer_passes():
+    model = load_model("bat_lenet5_fashion_mnist")
+    data = load_dataset("fashion_mnist", "sample").resized(32, 32).subset(np.arange(0, 1000, 32))
+    x, y, _ = data.batch(slice(None))
+    results = {}
+    for search in ("scan", "bisect"):
+        attack = LeastEpsilon(ThreatModel(24 / 255), RESOLUTION, steps=10, search=search)
+        results[search], _ = run(attack, model.module.eval().requires_grad_(False), x, y)
+    scan, bisect = (results[s]["least-epsilon_epsilon"] for s in ("scan", "bisect"))
+    both = np.isfinite(scan) & np.isfinite(bisect)
+    assert np.mean(np.abs(scan - bisect)[both] <= RESOLUTION + 1e-6) >= 0.98
+    assert np.mean(np.isfinite(scan) == np.isfinite(bisect)) >= 0.98
+
+
+def test_a_reported_radius_holds_a_verified_adversarial_example(grey):
+    model = linear(3, classes=4)
+    y = model(grey).argmax(1)
+    attack = LeastEpsilon(ThreatModel(16 / 255), RESOLUTION)
+    kept = {}
+
+    def verify(candidates, x, labels):
+        wrong = model(candidates).argmax(1) != labels
+        for row, image in enumerate(candidates):
+            if wrong[row]:
+                kept.setdefault(x[row].sum().item(), []).append((image - x[row]).abs().max().item())
+        return wrong
+
+    proposal = attack(model, grey, y, np.arange(200), verify=verify, tick=lambda _: None)
+    for image, epsilon in zip(grey, proposal.extras["epsilon"], strict=True):
+        if np.isfinite(epsilon) and epsilon > 0:
+            assert min(kept[image.sum().item()]) <= epsilon + 1e-6
+
+
+def test_an_example_does_not_depend_on_its_batch(grey):
+    model = linear(4, classes=4)
+    y = model(grey).argmax(1)
+    attack = LeastEpsilon(ThreatModel(16 / 255), RESOLUTION)
+    whole, _ = run(attack, model, grey, y)
+    halves = [
+        run_attack(attack, model, model, (grey[s], y[s], np.arange(200)[s]), num_classes=4, tick=lambda _: None)
+        for s in (slice(0, 77), slice(77, 200))
+    ]
+    joined = np.concatenate([half["least-epsilon_epsilon"] for half in halves])
+    assert np.array_equal(joined, whole["least-epsilon_epsilon"], equal_nan=True)
+
+
+def test_the_progress_adds_up(grey):
+    model = linear()
+    y = model(grey).argmax(1)
+    attack = LeastEpsilon(ThreatModel(16 / 255), RESOLUTION)
+    assert run(attack, model, grey, y)[1] == pytest.approx(attack.cost * 200)
