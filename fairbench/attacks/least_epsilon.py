@@ -7,7 +7,7 @@ with a radius that breaks the example and the one below that does not. Both run 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class LeastEpsilon:
     threat_model: ThreatModel
     resolution: float = 1 / 255
     steps: int = 20
-    search: Literal["bisect", "scan"] = "bisect"
+    search: str = "bisect"
     seed: int = 0
     name: str = "least-epsilon"
 

@@ -66,6 +66,12 @@ def evaluate(
     ] = "quick",
     attacks: Annotated[str | None, typer.Option(help="Instead of the protocol's: such as pgd20,autoattack.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="L-inf radius in [0, 1] pixels. Default: 8/255.")] = None,
+    max_epsilon: Annotated[
+        str | None, typer.Option(help="Largest radius that least-epsilon tries. Default: 32/255.")
+    ] = None,
+    resolution: Annotated[
+        str | None, typer.Option(help="Distance between the radii that least-epsilon tries. Default: 1/255.")
+    ] = None,
     step: Annotated[str | None, typer.Option(help="PGD's step. Default: 2/255, or epsilon/4 if smaller.")] = None,
     steps: Annotated[int | None, typer.Option(help="PGD's number of steps. Default: 20.")] = None,
     restarts: Annotated[int | None, typer.Option(help="PGD's random starts. Default: 1.")] = None,
@@ -107,7 +113,8 @@ def evaluate(
         "score": None if score is None else score.value,
         "seed": seed,
     }
-    chosen = _protocol(protocol, epsilon, step, changes)
+    radii = {"epsilon": epsilon, "max_epsilon": max_epsilon, "resolution": resolution, "step": step}
+    chosen = _protocol(protocol, radii, changes)
     loading = {
         "resize": options.size(resize),
         "drop_classes": drop_classes,
@@ -131,13 +138,12 @@ def evaluate(
         print(f"note: computed before (run {run}); --fresh computes it again", file=sys.stderr)
 
 
-def _protocol(name: str, epsilon: str | None, step: str | None, changes: dict[str, Any]) -> "Protocol":
+def _protocol(name: str, radii: dict[str, str | None], changes: dict[str, Any]) -> "Protocol":
     from fairbench.evaluation.protocol import Protocol, parse_fraction
 
-    if epsilon is not None:
-        changes["epsilon"] = parse_fraction(epsilon, "--epsilon")
-    if step is not None:
-        changes["step"] = parse_fraction(step, "--step")
+    for key, text in radii.items():
+        if text is not None:
+            changes[key] = parse_fraction(text, f"--{key.replace('_', '-')}")
     return Protocol.named(name, **changes)
 
 
@@ -247,6 +253,8 @@ def _print(summary: "Summary", format: Format, as_json: bool) -> None:
         console.print(tables.headline(summary), markup=False, soft_wrap=True)
         for attack in summary.attacks.values():
             console.print(tables.as_rich(attack))
+            if attack.least_epsilon is not None:
+                console.print(tables.least_epsilon_lines(attack.least_epsilon), markup=False, soft_wrap=True)
             console.print(tables.unfairness_line(attack), markup=False, soft_wrap=True)
     else:
         print(tables.as_text(summary, tables.TEXT_FORMATS[format.value]))

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from fairbench.attacks.base import Attack
 
 _PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
-_ATTACKS = ("pgd20", "autoattack")
+_LEAST_EPSILON = {"least-epsilon": "bisect", "least-epsilon-scan": "scan"}
+_ATTACKS = ("pgd20", "autoattack", *_LEAST_EPSILON)
+_MAX_LEVELS = 10_000
 _MAX_SEED = 2**63
 _MAX_RESTARTS = 1_000
 
@@ -28,9 +30,11 @@ class Protocol:
     examples
         "sample": the first 100 test images of each class. "test": the whole test split.
     attacks
-        "pgdN" (N steps) and "autoattack", in order.
+        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection) and "least-epsilon-scan", in order.
     epsilon
         L-inf radius in [0, 1] pixel units.
+    max_epsilon, resolution
+        Largest radius that least epsilon tries, and the distance between radii.
     step
         PGD's step; default 2/255, or a quarter of epsilon where that is smaller.
     restarts, score
@@ -48,6 +52,8 @@ class Protocol:
     examples: Literal["sample", "test"] = "sample"
     attacks: tuple[str, ...] = ("pgd20",)
     epsilon: float = 8 / 255
+    max_epsilon: float = 32 / 255
+    resolution: float = 1 / 255
     step: float | None = None
     restarts: int = 1
     score: Literal["last", "any"] = "last"
@@ -55,6 +61,13 @@ class Protocol:
 
     def __post_init__(self) -> None:
         _check_fraction("epsilon", self.epsilon)
+        _check_fraction("max_epsilon", self.max_epsilon)
+        _check_fraction("resolution", self.resolution)
+        if not self.max_epsilon / _MAX_LEVELS <= self.resolution <= self.max_epsilon:
+            raise ProtocolError(
+                f"resolution {self.resolution:g}: with max_epsilon {self.max_epsilon:g} it must be "
+                f"{self.max_epsilon / _MAX_LEVELS:g} to {self.max_epsilon:g}."
+            )
         if self.step is not None:
             _check_fraction("step", self.step)
         if not 1 <= self.restarts <= _MAX_RESTARTS:
@@ -120,15 +133,20 @@ class Protocol:
         """Build the attacks for a dataset of ``num_classes`` classes."""
         from fairbench.attacks.autoattack import AutoAttack
         from fairbench.attacks.base import ThreatModel
+        from fairbench.attacks.least_epsilon import LeastEpsilon
         from fairbench.attacks.pgd import PGDAttack
 
         threat_model = ThreatModel(self.epsilon)
+        largest = ThreatModel(self.max_epsilon)
         built: list[Attack] = []
         for name in self.attacks:
             match = _PGD.match(name)
             if match:
                 steps = int(match[1])
                 built.append(PGDAttack(threat_model, self.pgd_step, steps, self.restarts, self.score, self.seed))
+            elif name in _LEAST_EPSILON:
+                search = _LEAST_EPSILON[name]
+                built.append(LeastEpsilon(largest, self.resolution, search=search, seed=self.seed, name=name))
             else:
                 built.append(AutoAttack(threat_model, num_classes, self.seed))
         return built
@@ -163,7 +181,7 @@ def _check_attack(name: str) -> None:
     match = _PGD.match(name)
     if match and not 1 <= int(match[1]) <= 10_000:
         raise ProtocolError(f"attack '{name}': PGD takes 1 to 10,000 steps.")
-    if not match and name != "autoattack":
+    if not match and name not in _ATTACKS:
         raise ProtocolError(f"unknown attack '{name}'.{suggest(name, list(_ATTACKS))} pgdN is PGD with N steps.")
 
 
@@ -171,4 +189,4 @@ QUICK = Protocol()
 STANDARD = Protocol("standard", examples="test")
 LEADERBOARD = Protocol("leaderboard", examples="test", attacks=("pgd20", "autoattack"))
 NAMED = {protocol.name: protocol for protocol in (QUICK, STANDARD, LEADERBOARD)}
-_CHANGEABLE = ("attacks", "epsilon", "step", "restarts", "score", "seed")
+_CHANGEABLE = ("attacks", "epsilon", "max_epsilon", "resolution", "step", "restarts", "score", "seed")

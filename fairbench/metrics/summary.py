@@ -11,6 +11,7 @@ import pandas as pd
 from fairbench.metrics import unfairness
 from fairbench.metrics.classwise import class_errors, count_cells, errors_from_cells
 from fairbench.metrics.intervals import Interval, paired_difference, percentile_interval, resample, wilson
+from fairbench.metrics.least_epsilon import LeastEpsilons, least_epsilons
 from fairbench.outcomes import Outcomes
 
 _WORST = ("std", "bndy", "rob")
@@ -45,6 +46,8 @@ class AttackSummary:
     intervals: dict[str, Interval]
     class_intervals: dict[str, dict[str, Interval]]
     classes: pd.DataFrame
+    least_epsilon: LeastEpsilons | None = None
+    """Of a search for least epsilon, whose errors are those at the largest radius."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, NaN as None."""
@@ -58,7 +61,9 @@ class AttackSummary:
             name: {error: _plain(interval) for error, interval in intervals.items()}
             for name, intervals in self.class_intervals.items()
         }
-        plain["classes"] = [{k: _plain(v) for k, v in row.items()} for row in self.classes.to_dict("records")]
+        plain["classes"] = _plain(self.classes.to_dict("records"))
+        if self.least_epsilon is not None:
+            plain["least_epsilon"] = _plain(self.least_epsilon.to_dict())
         return plain
 
 
@@ -142,6 +147,7 @@ def _summarize_attack(outcomes: Outcomes, attack: str) -> AttackSummary:
         intervals=_intervals(cells),
         class_intervals={c: _rate_intervals(cells[i]) for i, c in enumerate(outcomes.classes)},
         classes=table,
+        least_epsilon=least_epsilons(outcomes, attack),
     )
 
 
@@ -181,6 +187,8 @@ def _intervals(cells: np.ndarray) -> dict[str, Interval]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     if isinstance(value, np.generic):

@@ -11,6 +11,8 @@ clean_confidence       float32      softmax probability of the predicted class, 
 <attack>_pred          int16, null  predicted class under attack; null: not measured
 pgdN_broken_at         int16, null  steps until the first misclassified iterate; null: none was
 autoattack_broken_by   text, null   stage that broke the example, "clean" if none was needed; null: withstood all
+least-epsilon_epsilon  float32      least radius that breaks the example, 0 if clean is wrong; NaN: none tried did
+least-epsilon_censored bool         whether it withstood the largest radius tried
 =====================  ===========  ====================================================================================
 """
 
@@ -49,6 +51,8 @@ def conform(frame: pd.DataFrame, num_classes: int) -> pd.DataFrame:
     types = {c: t for c, t in BASE.items() if c in frame.columns} | dict.fromkeys(predictions, "Int16")
     types |= {c: "Int16" for c in frame.columns if str(c).endswith("_broken_at")}
     types |= {c: "string" for c in frame.columns if str(c).endswith("_broken_by")}
+    types |= {c: "float32" for c in frame.columns if str(c).endswith("_epsilon")}
+    types |= {c: "bool" for c in frame.columns if str(c).endswith("_censored")}
     try:
         frame = frame.astype(types)
     except (TypeError, ValueError) as error:

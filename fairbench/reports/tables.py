@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fairbench.metrics import AttackSummary, Summary
 from fairbench.metrics.intervals import Interval
+from fairbench.metrics.least_epsilon import LeastEpsilons
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,6 +68,25 @@ def unfairness_line(attack: AttackSummary) -> str:
     )
 
 
+def least_epsilon_lines(found: LeastEpsilons) -> str:
+    """Return the class means of the least epsilon and CRU_eps as lines, with their intervals."""
+    unit = f"in pixels of [0, 1]; those that withstand {epsilon_text(found.largest)} count as that"
+    width = max(len(str(name)) for name in found.classes["class"])
+    lines = [f"least epsilon, mean of each class [95 % interval], {unit}"]
+    for row in found.classes.to_dict("records"):
+        value = _radius(row["mean"], (row["low"], row["high"]))
+        lines.append(f"  {row['class']:<{width}}  {value}   {row['censored']} of {row['n']} withstand")
+    lines.append(f"  {'average':<{width}}  {_radius(found.average, found.average_interval)}")
+    lines.append(f"CRU_eps {_radius(found.cru_eps, found.cru_eps_interval)}")
+    return "\n".join(lines)
+
+
+def _radius(value: float, interval: Interval) -> str:
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:.4f} [{interval[0]:.4f}, {interval[1]:.4f}]"
+
+
 def headline(summary: Summary) -> str:
     """Return what was evaluated: model, dataset, how many examples (and that they are a sample), protocol, seed."""
     changed = ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
@@ -111,7 +131,22 @@ def as_text(summary: Summary, format: TextFormat) -> str:
             parts.append("\n".join([*(f"% {line}" for line in lines), table]))
         else:
             parts.append("\n\n".join([*lines[:2], table, lines[2]]))
+        if attack.least_epsilon is not None:
+            parts.append(_least_epsilon_table(attack.least_epsilon, tablefmt))
     return "\n\n".join(parts)
+
+
+def _least_epsilon_table(found: LeastEpsilons, tablefmt: str) -> str:
+    from tabulate import tabulate
+
+    rows = [
+        [row["class"], str(row["n"]), _radius(row["mean"], (row["low"], row["high"])), str(row["censored"])]
+        for row in found.classes.to_dict("records")
+    ]
+    rows.append(["average", "", _radius(found.average, found.average_interval), str(found.censored)])
+    rows.append(["CRU_eps", "", _radius(found.cru_eps, found.cru_eps_interval), ""])
+    headers = ["class", "n", "mean least epsilon", f"withstand {epsilon_text(found.largest)}"]
+    return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 3))
 
 
 def as_rich(attack: AttackSummary) -> "Table":
@@ -138,12 +173,16 @@ def _csv(summary: Summary) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     errors = (*COLUMNS, "strict_bndy")
-    ends = [f"{e}{end}" for e in errors for end in ("", "_low", "_high")]
+    searched = any(attack.least_epsilon is not None for attack in summary.attacks.values())
+    ends = [f"{e}{end}" for e in (*errors, *(["least_epsilon"] if searched else [])) for end in ("", "_low", "_high")]
     writer.writerow(["model", "dataset", "protocol", "attack", "epsilon", "class", "n", *ends])
     for attack in summary.attacks.values():
-        for row in attack.classes.to_dict("records"):
+        least = [] if attack.least_epsilon is None else attack.least_epsilon.classes.to_dict("records")
+        for number, row in enumerate(attack.classes.to_dict("records")):
             intervals = attack.class_intervals[row["class"]]
             numbers = [v for e in errors for v in (row[e], *intervals[e])]
+            if searched:
+                numbers += [least[number][name] for name in ("mean", "low", "high")] if least else [math.nan] * 3
             start = [summary.model, summary.dataset, summary.protocol, attack.attack, attack.epsilon]
             writer.writerow(
                 [*start, row["class"], row["n"], *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers)]
