@@ -49,7 +49,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_paper_lists_the_papers(cli: Cli) -> None:
     ran = cli("paper")
     assert (ran.code, ran.err) == (0, "")
-    assert re.findall(r"^(\w+)  \S", ran.out, re.M) == list(PAPERS)
+    assert re.findall(r"^(\w+) {2,}\S", ran.out, re.M) == list(PAPERS)
     assert "refrl2022  the reproduction of FRL" in ran.out
 
 
@@ -57,7 +57,7 @@ def test_paper_lists_the_papers(cli: Cli) -> None:
     ("name", "message"),
     [
         ("refrl202", "unknown paper 'refrl202'. Did you mean 'refrl2022'?"),
-        ("x", "unknown paper 'x'. Known: refrl2022."),
+        ("x", "unknown paper 'x'. Known: refrl2022, sun2023."),
     ],
 )
 def test_an_unknown_paper_is_one_line(name: str, message: str, cli: Cli) -> None:

@@ -1,6 +1,8 @@
 """The tables of sun2023 beside results made by hand, and its observations on them."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -144,6 +146,15 @@ def test_figure_4_needs_all_three_models(results, tmp_path):
     (path,) = PAPER.draw(results, tmp_path)
     with Image.open(path) as picture:
         assert picture.width > picture.height > 400
+
+
+@pytest.mark.parametrize("table", [TABLE_1, TABLE_2, TABLE_3], ids=lambda table: table.key)
+def test_the_page_is_what_printed_rows_and_kept_results_give(table):
+    page = (Path(__file__).parents[2] / "docs" / "sun2023.md").read_text(encoding="utf-8")
+    found = re.search(rf"<!-- table {table.key} -->\n(.*)<!-- /table {table.key} -->", page, flags=re.DOTALL)
+    assert found[1].strip() == published.as_markdown(table, entries(table, "CIFAR-10")), (
+        f"replace the block in docs/sun2023.md by what this prints: fairbench table {table.key} --format markdown"
+    )
 
 
 @pytest.mark.parametrize("table", ["sun2023-1", "sun2023-2", "sun2023-3"])
