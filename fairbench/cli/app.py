@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import fairbench
+from fairbench.cli.curve import curve
 from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.evaluate import evaluate
@@ -41,6 +42,7 @@ def _main(
 
 
 app.command()(evaluate)
+app.command()(curve)
 app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")

@@ -127,8 +127,8 @@ def evaluate(
     from fairbench.reports import folder
 
     with folder.claimed(out):
-        loaded, data = _load(model, dataset, data_dir, chosen, loading)
-        outcomes, cached = _run(loaded, data, chosen, batch_size, device, engine, out, fresh)
+        loaded, data = load_both(model, dataset, data_dir, chosen, loading)
+        outcomes, cached = run_shown(loaded, data, chosen, batch_size, device, engine, out, fresh)
         summary = summarize(outcomes)
         if out is not None:
             folder.keep(outcomes, summary, out)
@@ -147,7 +147,7 @@ def _protocol(name: str, radii: dict[str, str | None], changes: dict[str, Any]) 
     return Protocol.named(name, **changes)
 
 
-def _load(
+def load_both(
     model: str, dataset: str | None, data_dir: str | None, protocol: "Protocol", options: dict[str, Any]
 ) -> "tuple[Model, Dataset]":
     """Load the data first: a checkpoint's architecture may need to know its shape and class count."""
@@ -171,15 +171,15 @@ def _load(
     return loaded, data
 
 
-def _run(
+def run_shown(
     model: "Model",
     data: "Dataset",
     protocol: "Protocol",
     batch_size: int | None,
     device: str | None,
-    engine: str,
-    out: Path | None,
-    fresh: bool,
+    engine: str = "local",
+    out: Path | None = None,
+    fresh: bool = False,
 ) -> "tuple[Outcomes, bool]":
     """Evaluate behind a progress bar; also say whether nothing had to be computed."""
     from fairbench.evaluation import runner

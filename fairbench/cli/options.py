@@ -1,5 +1,7 @@
 """Option values as people type them."""
 
+import itertools
+
 from fairbench.errors import DatasetError, ModelError, ProtocolError
 
 
@@ -36,6 +38,30 @@ def size(text: str | None) -> tuple[int, int] | None:
     if len(numbers) not in (1, 2) or not all(0 < number <= 10_000 for number in numbers):
         raise ProtocolError(f"--resize {text}: give one size such as 32, or HEIGHTxWIDTH such as 24x32.")
     return numbers[0], numbers[-1]
+
+
+def epsilons(text: str) -> tuple[float, ...]:
+    """Read "0:16/255:1/255" (first, last and step) or "0,4/255,8/255": rising radii from 0 on.
+
+    Raises
+    ------
+    ProtocolError
+        It is neither, empty, or does not rise.
+    """
+    from fairbench.evaluation.protocol import parse_fraction
+
+    if ":" in text:
+        parts = [parse_fraction(part, "--epsilons") for part in text.split(":")]
+        if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
+            raise ProtocolError(f"--epsilons {text}: give FIRST:LAST:STEP, such as 0:16/255:1/255.")
+        count = int((parts[1] - parts[0]) / parts[2] + 1e-6) + 1
+        if count > 1_000:
+            raise ProtocolError(f"--epsilons {text}: these are {count} radii; give 1,000 at most.")
+        return tuple(parts[0] + number * parts[2] for number in range(count))
+    radii = tuple(parse_fraction(part, "--epsilons") for part in text.split(","))
+    if any(b <= a for a, b in itertools.pairwise(radii)):
+        raise ProtocolError(f"--epsilons {text}: give rising radii.")
+    return radii
 
 
 def classes(text: str) -> tuple[int, ...]:

@@ -1,0 +1,75 @@
+"""``fairbench curve``: how much of each class is broken at every epsilon, models side by side."""
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairbench.cli import options
+from fairbench.cli.evaluate import load_both, run_shown
+from fairbench.errors import ProtocolError
+
+_ATTACK = "least-epsilon"
+
+
+def curve(
+    model: Annotated[list[str], typer.Option(help="A model; give it again for another beside it.")],
+    epsilons: Annotated[
+        str, typer.Option(help="Radii: FIRST:LAST:STEP, or a list with commas between.")
+    ] = "0:32/255:2/255",
+    arch: Annotated[str | None, typer.Option(help="Architecture of checkpoints.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Dataset by name, .npz or folder; or the models' own.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    protocol: Annotated[str, typer.Option(help="quick (1,000 images) or standard (whole test split).")] = "quick",
+    seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for curves.csv and curves.png.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
+) -> None:
+    """Show the share of each class that is broken over epsilon, with CRU_s at each."""
+    from fairbench.evaluation.protocol import Protocol
+    from fairbench.files import make_folder
+    from fairbench.metrics.curves import success_curves
+    from fairbench.metrics.least_epsilon import least_epsilons
+    from fairbench.reports import curves
+
+    radii = options.epsilons(epsilons)
+    largest, resolution = radii[-1], _resolution(radii, epsilons)
+    changes: dict[str, Any] = {"attacks": (_ATTACK,), "max_epsilon": largest, "resolution": resolution, "seed": seed}
+    chosen = Protocol.named(protocol, **changes)
+    if out is not None:
+        make_folder(out)
+    found, means = {}, {}
+    for name in dict.fromkeys(model):
+        loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
+        loaded, data = load_both(name, dataset, data_dir, chosen, loading)
+        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
+        found[loaded.name] = success_curves(outcomes, _ATTACK, radii)
+        means[loaded.name] = least_epsilons(outcomes, _ATTACK)
+    _same_classes(found)
+    print(curves.as_table(found, "github" if markdown else "simple"))
+    if out is not None:
+        curves.write_csv(found, out / "curves.csv")
+        curves.draw(found, means, out / "curves.png")
+
+
+def _resolution(radii: tuple[float, ...], text: str) -> float:
+    """Return the step of which all radii are multiples: their smallest distance, 0 included."""
+    if radii[-1] <= 0:
+        raise ProtocolError(f"--epsilons {text}: give one radius above 0 at least.")
+    from_zero = sorted({0.0, *radii})
+    step = min(b - a for a, b in itertools.pairwise(from_zero))
+    for radius in radii:
+        if abs(radius / step - round(radius / step)) > 1e-4:
+            raise ProtocolError(
+                f"--epsilons {text}: {radius:g} is no multiple of {step:g}; give radii on one even grid from 0."
+            )
+    return step
+
+
+def _same_classes(found: dict[str, Any]) -> None:
+    classes = {tuple(dict.fromkeys(curves.classes["class"])) for curves in found.values()}
+    if len(classes) > 1:
+        raise ProtocolError("the models were evaluated on other classes; give one --dataset for all.")

@@ -1,0 +1,113 @@
+"""Curves of success rate over epsilon: a table, a CSV, and a figure with a panel per model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from fairbench.files import replacing
+from fairbench.metrics.curves import Curves
+from fairbench.metrics.least_epsilon import LeastEpsilons
+from fairbench.reports.tables import epsilon_text, rate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DASHES = ["", (4, 1.5), (1, 1), (3, 1, 1, 1), (5, 1, 1, 1, 1, 1)]
+_MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
+
+
+def as_table(curves: Mapping[str, Curves], tablefmt: str = "simple") -> str:
+    """Return a row per model and epsilon: average, worst class and CRU_s, each with its interval."""
+    from tabulate import tabulate
+
+    rows = [
+        [
+            model if number == 0 or tablefmt != "simple" else "",
+            epsilon_text(row["epsilon"]),
+            rate(row["average"], (row["average_low"], row["average_high"])),
+            f"{row['worst']:.2f} {row['worst_class']}",
+            rate(row["cru_s"], (row["cru_s_low"], row["cru_s_high"])),
+        ]
+        for model, found in curves.items()
+        for number, row in enumerate(found.overall.to_dict("records"))
+    ]
+    headers = ["model", "epsilon", "broken, average", "broken, worst class", "CRU_s"]
+    return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
+
+
+def write_csv(curves: Mapping[str, Curves], path: Path) -> None:
+    """Write every class's success rate: model, epsilon, class, n, broken, low, high.
+
+    Raises
+    ------
+    OutcomesError
+        The file cannot be written.
+    """
+    frame = pd.concat([found.classes.assign(model=model) for model, found in curves.items()])
+    columns = ["model", *(c for c in frame.columns if c != "model")]
+    with replacing(path) as temporary:
+        frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def draw(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None], path: Path) -> None:
+    """Draw success rate over epsilon per class, a panel per model; a tick marks a class's mean least epsilon.
+
+    Classes differ in colour, dash and marker, so that they are told apart in grey too.
+
+    Raises
+    ------
+    OutcomesError
+        The file cannot be written.
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context({"backend": "Agg"}):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        sns.set_theme(style="whitegrid", context="notebook")
+        figure, row = plt.subplots(
+            1, len(curves), figsize=(1.5 + 5.2 * len(curves), 5.6), sharey=True, squeeze=False, layout="constrained"
+        )
+        names = list(dict.fromkeys(next(iter(curves.values())).classes["class"]))
+        palette = sns.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
+        colours = dict(zip(names, palette, strict=True))
+        for axes, (model, found) in zip(row[0], curves.items(), strict=True):
+            for number, name in enumerate(names):
+                line = found.classes[found.classes["class"] == name]
+                (drawn,) = axes.plot(
+                    255 * line["epsilon"],
+                    line["broken"],
+                    color=colours[name],
+                    marker=_MARKERS[number % len(_MARKERS)],
+                    markersize=5,
+                    linewidth=1.6,
+                    label=name,
+                )
+                if dashes := _DASHES[number % len(_DASHES)]:
+                    drawn.set_dashes(dashes)
+            if (of_model := means[model]) is not None:
+                _mark_means(axes, of_model, colours)
+            axes.set(title=model, xlabel="epsilon (in 1/255)", ylim=(-7, 101))
+        row[0][0].set_ylabel("broken, clean errors included (percent)")
+        handles, labels = row[0][0].get_legend_handles_labels()
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=5,
+            frameon=False,
+            title="tick at the bottom: mean least epsilon of the class",
+        )
+        sns.despine(figure)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150, metadata={"Software": None})
+        plt.close(figure)
+
+
+def _mark_means(axes: "Axes", found: LeastEpsilons, colours: Mapping[str, tuple[float, float, float]]) -> None:
+    for row in found.classes.to_dict("records"):
+        if row["n"]:
+            axes.plot([255 * row["mean"]] * 2, [-6, -1], color=colours[row["class"]], linewidth=2.5)
