@@ -166,7 +166,9 @@ class Worker:
                 self._connection.send(True)
             reply = self._connection.recv()
         except (EOFError, OSError):
-            raise FairbenchError(f"the process of {self.name} died (out of memory? pass a smaller --images).") from None
+            raise FairbenchError(
+                f"the process of {self.name} died without a word: killed, or out of memory (pass a smaller --images)."
+            ) from None
         if isinstance(reply, str):
             raise FairbenchError(f"{self.name}: {reply}")
         return reply
