@@ -30,18 +30,16 @@ FASTER, AGREEING = 8.0, 0.995
 
 
 class Counted(nn.Module):
-    """A model that counts the images it was given with and without gradient."""
+    """A model that counts the images it was given with gradient."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.module, self.passes, self.verdicts = module, 0, 0
+        self.module, self.passes = module, 0
 
     def forward(self, x: Tensor) -> Tensor:
         """Count and answer."""
         if torch.is_grad_enabled():
             self.passes += len(x)
-        else:
-            self.verdicts += len(x)
         return self.module(x)
 
 
