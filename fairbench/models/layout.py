@@ -1,13 +1,16 @@
-"""Channels-last where a network bears it: convolutions are faster so, but ``view`` after one of them raises."""
+"""Channels-last where a network gains by it: wide convolutions are faster so, but ``view`` after one of them raises."""
 
 import torch
 from torch import Tensor, nn
 
 Layout = torch.memory_format
 
+_WIDE = 32
+"""Channels in and out from which a convolution gains: with fewer (a LeNet-5 has 16), lanes of a vector stay idle."""
+
 
 def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
-    """Bring a network to channels-last if it has 2-D convolutions and can compute so, else leave it as it was.
+    """Bring a network to channels-last if it has a wide 2-D convolution and can compute so, else leave it as it was.
 
     Parameters
     ----------
@@ -26,7 +29,7 @@ def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
     Exception
         Whatever its forward pass raises in either layout.
     """
-    if any(isinstance(m, nn.Conv2d) for m in module.modules()):
+    if any(isinstance(m, nn.Conv2d) and min(m.in_channels, m.out_channels) >= _WIDE for m in module.modules()):
         before = [(t, t.data) for t in (*module.parameters(), *module.buffers())]
         module.to(memory_format=torch.channels_last)
         try:

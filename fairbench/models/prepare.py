@@ -1,8 +1,8 @@
 """The attack-ready copy of a model: what an attack needs and nothing more, checked against the original.
 
 An attack wants gradients of the input only, so weights are frozen; batch norm in ``eval()`` is an affine map, so it is
-folded into the convolution before it; and convolutions run faster with channels last. Verdicts are always the
-original's: the harness re-scores every proposal with it.
+folded into the convolution before it; wide convolutions run faster with channels last, and layers of small networks by
+the kernels of kernels.py. Verdicts are always the original's: the harness re-scores every proposal with it.
 """
 
 import copy
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairbench.models.folding import Folded
+from fairbench.models.kernels import use_fast_kernels
 from fairbench.models.layout import settle_layout
 
 _TOLERANCE = 1e-3
@@ -28,7 +29,7 @@ class Prepared:
 
 
 def prepare(module: nn.Module, probe: Tensor) -> Prepared:
-    """Return an attack-ready copy: eval, frozen, batch norm folded, channels-last.
+    """Return an attack-ready copy: eval, frozen, batch norm folded, fast kernels, channels-last.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ def prepare(module: nn.Module, probe: Tensor) -> Prepared:
     copied = Folded(plain)
     folded = copied.module
     steps = ("eval", "frozen") + (("batch norm folded",) if copied.pairs else ())
+    if use_fast_kernels(folded):
+        steps += ("fast kernels",)
     layout, found = settle_layout(folded, probe)
     if layout == torch.channels_last:
         steps += ("channels-last",)

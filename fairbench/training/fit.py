@@ -26,6 +26,7 @@ from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.memory import keep_freed_memory
 from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
+from fairbench.models.kernels import use_fast_kernels
 from fairbench.models.layout import Layout, settle_layout
 from fairbench.models.prepare import frozen
 from fairbench.registry import is_own_code
@@ -209,6 +210,8 @@ class _Fit:
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
         self.folded = Folded(module, torch.bfloat16 if recipe.precision == "bf16" else None)
         attacked: Any = self.folded.module
+        if not hardware.compile:  # the compiler makes kernels of its own
+            use_fast_kernels(attacked)
         self.attacked: Any = torch.compile(attacked) if hardware.compile else attacked
         context = Context(
             num_classes=dataset.num_classes,

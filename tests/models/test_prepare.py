@@ -83,13 +83,14 @@ def test_the_copys_gradients_are_the_originals() -> None:
 def test_batch_norm_after_a_convolution_is_gone_and_the_steps_say_so() -> None:
     prepared = prepare(build("resnet18"), PROBE)
     assert norms(prepared.module) == 0
-    assert prepared.steps == ("eval", "frozen", "batch norm folded", "channels-last")
+    assert prepared.steps == ("eval", "frozen", "batch norm folded", "fast kernels", "channels-last")
 
 
 def test_what_does_not_apply_is_not_claimed() -> None:
-    prepared = prepare(MLP(num_classes=3, shape=(3, 12, 12)), PROBE)
+    prepared = prepare(nn.Sequential(nn.Flatten(), nn.Linear(432, 3)), PROBE)
     assert prepared.steps == ("eval", "frozen")
-    assert prepare(build("small_cnn"), PROBE).steps == ("eval", "frozen", "channels-last")
+    assert prepare(build("small_cnn"), PROBE).steps == ("eval", "frozen", "fast kernels", "channels-last")
+    assert prepare(build("lenet5"), probe(32)).steps == ("eval", "frozen", "fast kernels")  # too narrow to gain
 
 
 @pytest.mark.parametrize("name", ["mlp", "small_cnn", "conv, norm, dense"])
