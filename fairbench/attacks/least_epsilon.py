@@ -20,7 +20,7 @@ from fairbench.randomness import uniform_noise
 _STREAM = 3_000
 """Of an example's noise; PGD's restarts and AutoAttack's stages have others."""
 
-_PATIENCE = 4
+_PATIENCE = 8
 """Guesses from the margin, before halving what is left."""
 
 
