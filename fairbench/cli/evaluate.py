@@ -13,11 +13,12 @@ import typer
 
 from fairbench.cli import options
 from fairbench.cli.options import classes
-from fairbench.errors import ModelError
+from fairbench.errors import ModelError, ProtocolError
 
 if TYPE_CHECKING:
     from fairbench.datasets import Dataset
     from fairbench.evaluation import Protocol
+    from fairbench.evaluation.engines import Engine
     from fairbench.evaluation.runner import Progress
     from fairbench.metrics import Summary
     from fairbench.models import Model
@@ -93,7 +94,13 @@ def evaluate(
         int | None, typer.Option(help="Images attacked at once; bounds memory. Default: 128.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    engine: Annotated[str, typer.Option(help="Who computes the shards.")] = "local",
+    engine: Annotated[str, typer.Option(help="Who computes the batches: local, or ray for a cluster.")] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(help="Ray cluster: HOST:PORT, or local. Default: $RAY_ADDRESS, the one here, or local."),
+    ] = None,
+    cpus_per_task: Annotated[int | None, typer.Option(help="Cores of a Ray task. Default: 1.")] = None,
+    gpus_per_task: Annotated[float | None, typer.Option(help="GPUs of a Ray task, such as 0.25. Default: 0.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for outcomes.parquet, manifest.json, summary.json and classes.png.")
     ] = None,
@@ -115,6 +122,7 @@ def evaluate(
     }
     radii = {"epsilon": epsilon, "max_epsilon": max_epsilon, "resolution": resolution, "step": step}
     chosen = _protocol(protocol, radii, changes)
+    chosen_engine = _engine(engine, address, cpus_per_task, gpus_per_task)
     loading = {
         "resize": options.size(resize),
         "drop_classes": drop_classes,
@@ -128,7 +136,7 @@ def evaluate(
 
     with folder.claimed(out):
         loaded, data = load_both(model, dataset, data_dir, chosen, loading)
-        outcomes, cached = run_shown(loaded, data, chosen, batch_size, device, engine, out, fresh)
+        outcomes, cached = run_shown(loaded, data, chosen, batch_size, device, chosen_engine, out, fresh)
         summary = summarize(outcomes)
         if out is not None:
             folder.keep(outcomes, summary, out)
@@ -145,6 +153,19 @@ def _protocol(name: str, radii: dict[str, str | None], changes: dict[str, Any]) 
         if text is not None:
             changes[key] = parse_fraction(text, f"--{key.replace('_', '-')}")
     return Protocol.named(name, **changes)
+
+
+def _engine(name: str, address: str | None, cpus: int | None, gpus: float | None) -> "str | Engine":
+    """Return the engine to use: its name, or Ray with the options given."""
+    given = {"address": address, "cpus": cpus, "gpus": gpus}
+    given = {key: value for key, value in given.items() if value is not None}
+    if not given:
+        return name
+    if name != "ray":
+        raise ProtocolError("--address, --cpus-per-task and --gpus-per-task are for --engine ray.")
+    from fairbench.evaluation.ray_engine import RayEngine
+
+    return RayEngine(**given)  # type: ignore[arg-type]
 
 
 def load_both(
@@ -177,7 +198,7 @@ def run_shown(
     protocol: "Protocol",
     batch_size: int | None,
     device: str | None,
-    engine: str = "local",
+    engine: "str | Engine" = "local",
     out: Path | None = None,
     fresh: bool = False,
 ) -> "tuple[Outcomes, bool]":

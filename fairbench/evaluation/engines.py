@@ -11,7 +11,10 @@ Shard = tuple[dict[str, Any], dict[str, float]]
 
 
 class Engine(Protocol):
-    """Computes shards by number and yields each as it is done, in any order."""
+    """Computes shards by number and yields each as it is done, in any order.
+
+    ``compute`` can be pickled and sent to another process, which then reports no progress within a shard.
+    """
 
     def __call__(self, compute: Callable[[int], Shard], shards: Sequence[int]) -> Iterator[tuple[int, Shard]]:
         """Yield (number, shard) for each number in ``shards``."""
@@ -24,4 +27,6 @@ def local(compute: Callable[[int], Shard], shards: Sequence[int]) -> Iterator[tu
         yield number, compute(number)
 
 
-ENGINES = Registry("engine", ProtocolError, {"local": f"{__name__}:local"})
+ENGINES = Registry(
+    "engine", ProtocolError, {"local": f"{__name__}:local", "ray": "fairbench.evaluation.ray_engine:RAY"}
+)

@@ -71,7 +71,7 @@ def evaluate(
     device
         Such as "cpu" or "cuda:0"; default: the GPU if there is one.
     engine
-        "local", or a function as :class:`~fairbench.evaluation.engines.Engine` describes.
+        "local", "ray", or a function as :class:`~fairbench.evaluation.engines.Engine` describes.
     runs
         Folder the run's own folder is kept in; default: the user cache, or ``$FAIRBENCH_CACHE``.
     resume
@@ -204,6 +204,7 @@ class _Run:
             frame = pd.DataFrame(columns)
             write_table(frame, _shard_path(make_folder(shards), number), metadata)
             done[number] = frame, metadata
+            work.settle(sum(len(self._rows(number)) for number in done))
         frame = pd.concat([done[number][0] for number in range(count)], ignore_index=True)
         outcomes = Outcomes(frame, self._manifest(warnings, [done[number][1] for number in range(count)]))
         outcomes.manifest["warnings"] += diagnostics.check_results(summarize(outcomes))
@@ -322,10 +323,18 @@ class _Work:
                 f"{type(error).__name__}: {first}"
             ) from error
 
+    def settle(self, examples_done: int) -> None:
+        """Report what other processes did: they do not tick here."""
+        self._tick(max(self._cost * examples_done - self._done, 0.0))
+
     def _tick(self, work: float) -> None:
         self._done += work
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the progress bar here when a copy goes to another process."""
+        return self.__dict__ | {"_progress": None}
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -1,0 +1,153 @@
+"""Shards as tasks of a Ray cluster: any number of machines, and any of them may go away while the evaluation runs.
+
+What all tasks share (the model, the data, the attacks) is put into the cluster's object store once; a task is a shard's
+number. Ray runs a task again when its worker or its machine dies. A shard that fails for a reason of its own (logits
+that are not finite, say) is not tried again: the run stops with that reason. The driver alone writes, shard by shard as
+they come, so a driver that is killed goes on where it stopped.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fairbench.errors import ProtocolError, first_line
+from fairbench.evaluation.engines import Shard
+
+_TRIES_AGAIN = 5
+"""How often a shard is given to another worker after its own died."""
+
+_AHEAD = 2
+"""Tasks that are handed out for each one that can run: enough that no worker waits."""
+
+Compute = Callable[[int], Shard]
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Compute shards on a Ray cluster, or on this machine's cores if no address is given.
+
+    Parameters
+    ----------
+    address
+        HOST:PORT of the cluster, or "local" for one on this machine that ends with the evaluation. None: that of
+        ``$RAY_ADDRESS``, else the one this machine is part of, else "local". A Ray that the program has started is
+        used as it is.
+    cpus
+        Cores of a task, and its threads.
+    gpus
+        GPUs of a task; 0.25 lets four tasks share one.
+    """
+
+    address: str | None = None
+    cpus: int = 1
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.cpus < 1:
+            raise ProtocolError(f"{self.cpus} cores for a task: give 1 or more.")
+        if self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
+            raise ProtocolError(f"{self.gpus:g} GPUs for a task: give a share of one, or a whole number.")
+
+    def __call__(self, compute: Compute, shards: Sequence[int]) -> Iterator[tuple[int, Shard]]:
+        """Yield (number, shard) as the shards are done.
+
+        Raises
+        ------
+        ProtocolError
+            Ray is missing, the cluster does not answer, or it has no machine for such a task.
+        FairbenchError
+            Whatever a shard raises.
+        """
+        if not shards:
+            return
+        with _connected(self.address) as ray:
+            self._check_resources(ray)
+            yield from self._collect(ray, compute, list(shards))
+
+    def _collect(self, ray: Any, compute: Compute, todo: list[int]) -> Iterator[tuple[int, Shard]]:
+        task = ray.remote(_compute).options(
+            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=_TRIES_AGAIN, retry_exceptions=False
+        )
+        shared = ray.put(compute)
+        running: dict[Any, int] = {}
+        try:
+            while todo or running:
+                while todo and len(running) < self._slots(ray) * _AHEAD:
+                    number = todo.pop(0)
+                    running[task.remote(shared, number, self.cpus)] = number
+                done, _ = ray.wait(list(running), num_returns=1)
+                for reference in done:
+                    yield running.pop(reference), _result(ray, reference)
+        finally:  # an error, or a caller that has had enough
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+    def _slots(self, ray: Any) -> int:
+        """Return how many tasks fit on the cluster as it is now."""
+        has = ray.cluster_resources()
+        fits = [has.get("CPU", 0) // self.cpus]
+        if self.gpus:
+            fits.append(has.get("GPU", 0) // self.gpus)
+        return max(int(min(fits)), 1)
+
+    def _check_resources(self, ray: Any) -> None:
+        """Refuse a task that no machine can hold: Ray would wait for one without end."""
+        for node in ray.nodes():
+            has = node["Resources"]
+            if node["Alive"] and has.get("CPU", 0) >= self.cpus and has.get("GPU", 0) >= self.gpus:
+                return
+        raise ProtocolError(
+            f"no machine of the Ray cluster has {self.cpus} cores and {self.gpus:g} GPUs, as a task wants; "
+            "ask for less, or add a machine."
+        )
+
+
+def _compute(compute: Compute, number: int, threads: int) -> Shard:
+    """Compute one shard in a worker."""
+    import torch
+
+    torch.set_num_threads(threads)
+    return compute(number)
+
+
+def _result(ray: Any, reference: Any) -> Shard:
+    """Return a task's shard; what it raised is raised here as if there were no cluster between."""
+    try:
+        shard: Shard = ray.get(reference)
+        return shard
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        raise ProtocolError(
+            f"the Ray cluster lost a shard {_TRIES_AGAIN + 1} times: {first_line(error)} What is done is kept; run it "
+            "again to go on."
+        ) from error
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[Any]:
+    """Connect to the cluster, and leave it as it was found."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway; else it warns
+    try:
+        import ray
+    except ImportError as error:
+        raise ProtocolError("engine ray needs the package ray: pip install 'fairbench[ray]'.") from error
+    if ray.is_initialized():
+        yield ray
+        return
+    options: dict[str, Any] = {"include_dashboard": False} if address in (None, "local") else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ProtocolError(f"Ray at {address or 'this machine'}: {first_line(error)}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+RAY = RayEngine()
+"""What the name "ray" stands for: the cluster there is, or else this machine's cores."""
