@@ -121,7 +121,7 @@ def leave_one_out(
     Parameters
     ----------
     recipe
-        How to train each of them. Nothing is held out for validation, whatever it says of that.
+        How to train each of them; ``validation_per_class`` is 0.
     samples
         (L,) positions in ``training``.
     out
@@ -156,7 +156,7 @@ def _check_recipe(recipe: Recipe, training: Dataset) -> None:
             f"--method {recipe.method}: leaving one sample out takes {', '.join(METHODS)}; the others weigh or choose "
             "the examples of a batch by one another."
         )
-    for key, plain in {"ema": None, "select": "last", "precision": "32"}.items():
+    for key, plain in {"ema": None, "select": "last", "precision": "32", "validation_per_class": 0}.items():
         if (value := getattr(recipe, key)) != plain:
             raise RecipeError(f"{key} {value}: the leave-one-out ensemble trains without it; leave it out.")
     if recipe.batch_size < 2:
@@ -173,7 +173,7 @@ class _Trainer:
         self.device = _device(device)
         self.method = build_method(recipe)
         typed = {key: getattr(self.method, key) for key in recipe.options}  # a command line gives text
-        self.recipe = recipe.model_copy(update={"options": typed, "validation_per_class": 0})
+        self.recipe = recipe.model_copy(update={"options": typed})
         torch.manual_seed(recipe.seed)
         self.module, size = new_module(recipe.architecture, training.num_classes, training.shape)
         if size is not None:
@@ -285,7 +285,8 @@ class _Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
             kept = (rows % self.count != samples[:, None]).float()  # an adversarial image goes with its clean one
-            losses = batch_losses(ensemble, self.method, x, self.labels[rows], kept, self.generator)
+            y = self.labels[rows]
+            losses = batch_losses(ensemble, self.method, x, y, kept=kept, generator=self.generator)
             if not bool(losses.isfinite().all()):
                 raise RecipeError(
                     f"the loss is not finite at epoch {epoch}, step {step}: lower --lr (now "
@@ -308,7 +309,7 @@ class _Trainer:
 
 
 def batch_losses(
-    ensemble: Ensemble, method: Method, x: Tensor, y: Tensor, kept: Tensor, generator: torch.Generator
+    ensemble: Ensemble, method: Method, x: Tensor, y: Tensor, *, kept: Tensor, generator: torch.Generator
 ) -> Tensor:
     """Return (L,) mean cross-entropies of a batch that all models share.
 
@@ -453,7 +454,8 @@ def _finished(folder: RunFolder, models: int, examples: int, classes: int) -> di
                 raise ValueError("of another run")
         except Exception as error:  # damaged bytes make the reader raise anything
             raise RecipeError(
-                f"{path} is not a whole file of this run ({type(error).__name__}); remove it to train those models again."
+                f"{path} is not a whole file of this run ({type(error).__name__}); remove it to train those models "
+                "again."
             ) from error
         for offset, value in enumerate(values.numpy()):
             found[first + offset] = value, seconds / len(values)
