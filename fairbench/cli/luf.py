@@ -112,6 +112,7 @@ def _result(
         "epochs": recipe.schedule.epochs,
         "seed": recipe.seed,
         "recipe": recipe.model_dump(mode="json"),
+        "run": provenance.sha256_json([recipe.model_dump(mode="json"), training.sha256, found.samples.tolist()]),
         "left_out": left_out.to_dict("records"),
         "chunk": found.chunk,
         "seconds": round(found.seconds, 1),

@@ -37,7 +37,7 @@ from fairbench.registry import is_own_code
 from fairbench.training.data import TrainingData
 from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import Report, build_method, make_optimizer
-from fairbench.training.method import Context, Method
+from fairbench.training.method import Context, Method, method_class
 from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import STATE, RunFolder, write_weights
 from fairbench.training.schedule import learning_rate
@@ -151,7 +151,7 @@ def leave_one_out(
 
 def _check_recipe(recipe: Recipe, training: Dataset) -> None:
     """Refuse what would not be the same training for each model."""
-    if recipe.method not in METHODS:
+    if method_class(recipe.method).name not in METHODS:
         raise RecipeError(
             f"--method {recipe.method}: leaving one sample out takes {', '.join(METHODS)}; the others weigh or choose "
             "the examples of a batch by one another."
