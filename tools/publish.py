@@ -6,6 +6,7 @@
     python tools/publish.py --results NAME standard --epsilon 16/255
     python tools/publish.py --results NAME quick --attacks pgd20,autoattack
     python tools/publish.py --results model.pt standard --dataset fashion_mnist  # a checkpoint made by others
+    python tools/publish.py --luf runs/luf_standard                          # a leave-one-out result
 
 An evaluation that was killed goes on where it stopped.
 """
@@ -79,10 +80,24 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
     print(write_result(evaluate(model, data, chosen)).name)
 
 
+def keep_luf(run: Path) -> None:
+    """Copy a leave-one-out result to ``leaderboard/luf``, under the name of what was trained."""
+    from fairbench.errors import OutcomesError
+    from fairbench.leaderboard.luf import LUF_FILE, luf_folder, read_luf, write_luf
+
+    _, examples, manifest = read_luf(run / LUF_FILE)
+    path = luf_folder() / f"{manifest['name']}.json"
+    if path.exists() and read_luf(path)[2]["run"] != manifest["run"]:
+        raise OutcomesError(f"{path} is another run's result; results are never overwritten. Remove it first.")
+    write_luf(path, examples, manifest)
+    print(path.name)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--results", nargs=2, metavar=("MODEL", "PROTOCOL"))
+    parser.add_argument("--luf", action="append", default=[], type=Path, metavar="RUN")
     parser.add_argument("--fp16", action="store_true")
     parser.add_argument("--epsilon")
     parser.add_argument("--attacks")
@@ -94,6 +109,8 @@ if __name__ == "__main__":
     try:
         for folder in arguments.runs:
             publish(folder, arguments.fp16)
+        for folder in arguments.luf:
+            keep_luf(folder)
         if arguments.results:
             keep_results(*arguments.results, arguments)
     except FairbenchError as error:

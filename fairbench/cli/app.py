@@ -9,6 +9,7 @@ from fairbench.cli.curve import curve
 from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.evaluate import evaluate
+from fairbench.cli.luf import luf
 from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
 from fairbench.cli.paper import paper
@@ -47,6 +48,7 @@ app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")
 app.add_typer(recipes_app, name="recipes")
+app.command()(luf)
 app.command()(paper)
 app.command()(table)
 app.command()(datasets)

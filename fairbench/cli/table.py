@@ -11,11 +11,13 @@ from fairbench.registry import Registry
 
 if TYPE_CHECKING:
     from fairbench.reports.published import PublishedTable
+    from fairbench.reports.sooksatra2022_luf import LufTable
 
 TABLES = Registry(
     "table",
     FairbenchError,
-    {f"sun2023-{number}": f"fairbench.reports.sun2023:TABLE_{number}" for number in (1, 2, 3)},
+    {f"sun2023-{number}": f"fairbench.reports.sun2023:TABLE_{number}" for number in (1, 2, 3)}
+    | {"sooksatra2022-3": "fairbench.reports.sooksatra2022_luf:TABLE_3"},
 )
 
 
@@ -41,9 +43,14 @@ def table(
         for key in TABLES:
             print(f"{key}  {TABLES[key].title}")
         return
-    chosen: PublishedTable = TABLES[name]
+    chosen: PublishedTable | LufTable = TABLES[name]
     from fairbench.reports import published
 
+    if not isinstance(chosen, published.PublishedTable):
+        if ranks:
+            raise FairbenchError(f"table {name}: its rows are too few to rank; leave --ranks out.")
+        print(chosen.render(format.value))
+        return
     rows = published.entries(chosen, None if dataset == "all" else dataset)
     if ranks:
         print(published.ranks(rows))

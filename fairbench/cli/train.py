@@ -40,8 +40,8 @@ def train(
     tensorboard: Annotated[bool, typer.Option(help="Log to OUT/tensorboard too (needs the package).")] = False,
 ) -> None:
     """Train a model by a recipe; the folder it leaves is a model for evaluate."""
-    chosen = _recipe(recipe, method, arch, dataset)
-    settings = _settings(set_ or [])
+    chosen = chosen_recipe(recipe, method, arch, dataset)
+    settings = settings_of(set_ or [])
     own = {
         "variant": variant,
         "start": start,
@@ -60,7 +60,7 @@ def train(
     from fairbench.training.fit import Hardware
 
     hardware = Hardware(device, devices, nodes, compile_)
-    with _progress(f"{chosen.name} ({chosen.method})") as report:
+    with progress_bar(f"{chosen.name} ({chosen.method})") as report:
         trained = run(
             chosen,
             out,
@@ -79,7 +79,14 @@ def train(
     print(f"{folder} is a model now: fairbench evaluate --model {folder}{named}")
 
 
-def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str | None) -> "Recipe":
+def chosen_recipe(name: str | None, method: str | None, arch: str | None, dataset: str | None) -> "Recipe":
+    """Return a recipe by name, or one of its parts with the defaults.
+
+    Raises
+    ------
+    RecipeError
+        Both are given, or neither whole.
+    """
     from fairbench.training.recipe import Recipe, load_recipe
 
     if (name is None) == (method is None):
@@ -98,7 +105,14 @@ def _recipe(name: str | None, method: str | None, arch: str | None, dataset: str
     )
 
 
-def _settings(pairs: list[str]) -> dict[str, Any]:
+def settings_of(pairs: list[str]) -> dict[str, Any]:
+    """Read KEY=VALUE pairs.
+
+    Raises
+    ------
+    RecipeError
+        One is none.
+    """
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -129,7 +143,7 @@ def seconds(text: str | None) -> float | None:
     return value
 
 
-def _progress(title: str) -> Any:
+def progress_bar(title: str) -> Any:
     """Show the training on stderr: how far, the loss, and after each epoch the errors on held-out images."""
     from contextlib import contextmanager
 

@@ -129,6 +129,58 @@ class _FastAvgPool2d(nn.AvgPool2d):
         return _Halving.apply(x)
 
 
+class _Largest(torch.autograd.Function):
+    """The largest of each window of two by two pixels; of equal ones the first, row by row, has the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        count, channels, height, width = x.shape
+        lines = x.contiguous().view(count, channels, height // 2, 2, width)
+        upper = torch.maximum(lines[:, :, :, 0], lines[:, :, :, 1])
+        out = torch.maximum(upper[..., ::2], upper[..., 1::2])
+        ctx.save_for_backward(x, out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        x, out = ctx.saved_tensors
+        found, left = torch.empty_like(x), gradients[0].contiguous()
+        for row in (0, 1):
+            for column in (0, 1):
+                largest = (x[:, :, row::2, column::2] == out).to(left.dtype)
+                share = largest * left
+                found[:, :, row::2, column::2] = share
+                left = left - share
+        return found
+
+
+class _FastMaxPool2d(nn.MaxPool2d):
+    """Windows of two by two that do not overlap."""
+
+    @staticmethod
+    def fits(layer: Any) -> bool:
+        windows = {layer.kernel_size, layer.stride} <= {2, (2, 2)} and layer.padding in (0, (0, 0))
+        return windows and layer.dilation in (1, (1, 1)) and not layer.return_indices
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 4 or x.shape[2] % 2 or x.shape[3] % 2 or not _applies(x):
+            return super().forward(x)
+        return _Largest.apply(x)
+
+
+class _FastAdaptiveMaxPool2d(nn.AdaptiveMaxPool2d):
+    """An image that has the size already."""
+
+    @staticmethod
+    def fits(layer: Any) -> bool:
+        return not layer.return_indices
+
+    def forward(self, x: Tensor) -> Tensor:
+        size: Any = self.output_size
+        return x if tuple(x.shape[-2:]) == ((size, size) if isinstance(size, int) else size) else super().forward(x)
+
+
 class _TanhFunction(torch.autograd.Function):
     """tanh(x) = 2 sigmoid(2x) - 1, right to 2e-7; the gradient is 1 - tanh(x)^2."""
 
@@ -155,4 +207,4 @@ class _FastTanh(nn.Tanh):
         return _TanhFunction.apply(x) if _applies(x) else super().forward(x)
 
 
-_KERNELS: tuple[Any, ...] = (_FastConv2d, _FastAvgPool2d, _FastTanh)
+_KERNELS: tuple[Any, ...] = (_FastConv2d, _FastAvgPool2d, _FastMaxPool2d, _FastAdaptiveMaxPool2d, _FastTanh)

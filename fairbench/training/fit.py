@@ -566,8 +566,9 @@ def _probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
     return layout
 
 
-def make_optimizer(module: nn.Module, recipe: OptimizerRecipe) -> torch.optim.Optimizer:
-    """Build the optimizer of a recipe."""
+def make_optimizer(module: nn.Module, recipe: OptimizerRecipe, *, fused: bool = False) -> torch.optim.Optimizer:
+    """Build the optimizer of a recipe; ``fused``: one pass over memory a step, the same to float32 rounding."""
+    common: Any = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "fused": fused or None}
     if recipe.name == "adam":
-        return torch.optim.Adam(module.parameters(), recipe.lr, weight_decay=recipe.weight_decay)
-    return torch.optim.SGD(module.parameters(), recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+        return torch.optim.Adam(module.parameters(), **common)
+    return torch.optim.SGD(module.parameters(), momentum=recipe.momentum, **common)

@@ -31,14 +31,18 @@ class RunFolder:
     ----------
     path
         The folder; made when it is claimed.
+    name
+        The file in it that says which run it is.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str = RUN_FILE) -> None:
+        self.path, self.name = path, name
         self._lock: FileLock | None = None
 
-    def claim(self, identity: Mapping[str, Any]) -> None:
+    def claim(self, identity: Mapping[str, Any], *, begun: bool = False) -> None:
         """Make the folder this run's own, or find that it is, and keep other trainings out until :meth:`release`.
+
+        ``begun`` says that there are results of the run that is in it, beside a state and a card.
 
         Raises
         ------
@@ -48,20 +52,20 @@ class RunFolder:
             It cannot be written.
         """
         make_folder(self.path)
-        recipe = self.path / RUN_FILE
+        recipe = self.path / self.name
         if not recipe.exists() and any(p.name[0] != "." for p in self.path.iterdir()):
             raise RecipeError(f"{self.path} is not empty and holds no run; choose another --out.")
         self._acquire()
         held = _read_identity(recipe)
         if held == identity:
             return  # goes on, or starts again where its state was removed
-        if held is not None and any((self.path / name).exists() for name in (STATE, CARD_FILE)):
+        if held is not None and (begun or any((self.path / name).exists() for name in (STATE, CARD_FILE))):
             differs = sorted(k for k in {*held, *identity} if held.get(k) != identity.get(k))
             raise RecipeError(
                 f"{self.path} holds another run (it differs in {', '.join(differs)}); nothing was overwritten. "
                 "Choose another --out."
             )
-        if any(p.name[0] != "." and p.name != RUN_FILE for p in self.path.iterdir()):
+        if any(p.name[0] != "." and p.name != self.name for p in self.path.iterdir()):
             raise RecipeError(f"{self.path} is not empty and holds no run; choose another --out.")
         write_json(identity, recipe)
 

@@ -23,6 +23,10 @@ QUALIFYING: list[tuple[str, nn.Module, tuple[int, ...]]] = [
     ("unbatched", nn.Conv2d(1, 6, 5), (1, 32, 32)),
     ("pooling", nn.AvgPool2d(2), (3, 4, 8, 6)),
     ("pooling, odd side", nn.AvgPool2d(2, stride=2), (3, 4, 7, 6)),
+    ("largest", nn.MaxPool2d(2), (3, 4, 8, 6)),
+    ("largest, odd side", nn.MaxPool2d((2, 2), stride=2), (3, 4, 7, 6)),
+    ("largest, the size it has", nn.AdaptiveMaxPool2d(4), (3, 4, 4, 4)),
+    ("largest, another size", nn.AdaptiveMaxPool2d((4, 3)), (3, 4, 8, 6)),
     ("tanh", nn.Tanh(), (4, 50)),
     ("no rows", nn.Tanh(), (0, 50)),
 ]
@@ -39,6 +43,11 @@ OTHERS: list[nn.Module] = [
     nn.AvgPool2d(2, stride=1),
     nn.AvgPool2d(2, padding=1),
     nn.AvgPool2d(2, divisor_override=3),
+    nn.MaxPool2d(3),
+    nn.MaxPool2d(2, stride=1),
+    nn.MaxPool2d(2, padding=1),
+    nn.MaxPool2d(2, return_indices=True),
+    nn.AdaptiveMaxPool2d(4, return_indices=True),
     nn.ReLU(),
 ]
 
@@ -115,3 +124,12 @@ def test_the_copy_follows_the_weights_as_they_move() -> None:
     after = value_and_gradient(folded.module, x)[1]
     assert not torch.allclose(after, before, atol=1e-4)
     torch.testing.assert_close(after, value_and_gradient(original, x)[1], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+def test_of_equal_pixels_the_first_has_the_gradient_as_in_torch(memory: torch.memory_format) -> None:
+    x = torch.randint(0, 3, (5, 4, 8, 6), generator=torch.Generator().manual_seed(0)).float()
+    x = x.contiguous(memory_format=memory)
+    found, expected = (value_and_gradient(module, x) for module in (fast(nn.MaxPool2d(2)), nn.MaxPool2d(2)))
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[1], expected[1])

@@ -1,0 +1,52 @@
+"""Leave-one-out unfairness in words: what was run, and what it gave."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from fairbench.metrics.intervals import Interval, wilson
+from fairbench.metrics.luf import LeaveOneOut
+from fairbench.reports.tables import rate
+
+NOTE = (
+    "Intervals: 95 %, bootstrap over test examples. They do not cover other left-out samples, another seed, or another "
+    "training."
+)
+
+
+def with_interval(value: float, interval: Interval, digits: int = 2) -> str:
+    """Return "1.23 [1.00, 1.50]"."""
+    return f"{value:.{digits}f} [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
+
+
+def what_was_run(manifest: Mapping[str, Any]) -> str:
+    """Return method, architecture, data, epochs, models and seed of a result in a line."""
+    epochs, left_out = manifest["epochs"], len(manifest["left_out"])
+    options = ", ".join(f"{key} {_short(value)}" for key, value in manifest["options"].items())
+    return (
+        f"{manifest['method']}{f' ({options})' if options else ''}, {manifest['architecture']}, {manifest['dataset']}: "
+        f"{epochs} epoch{'s' if epochs != 1 else ''}, {manifest['training_images']:,} training images, "
+        f"1 + {left_out} models (all images, and one left out), seed {manifest['seed']}"
+    )
+
+
+def lines(found: LeaveOneOut, examples: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
+    """Return a result as lines for a terminal."""
+    wrong = int((examples["label"] != examples["full_pred"]).sum())
+    names = {
+        "luf_mean": "largest change of a confidence by any one sample, mean over test images",
+        "luf_t": f"of {found.left_out} models without a sample predict another class, mean over test images",
+        "luf_l": f"of {found.n:,} test images get another class, mean over left-out samples",
+    }
+    rows = [
+        f"{name.upper().replace('_MEAN', '_mean').replace('_T', '_t').replace('_L', '_l'):8}  "
+        f"{with_interval(getattr(found, name), found.intervals[name], 4 if name == 'luf_mean' else 2)}  {text}"
+        for name, text in names.items()
+    ]
+    error = rate(100 * wrong / found.n, wilson(wrong, found.n))
+    return "\n".join([what_was_run(manifest), f"full model: standard error {error} percent", *rows, NOTE])
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
