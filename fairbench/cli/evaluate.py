@@ -75,7 +75,7 @@ def evaluate(
     max_steps: Annotated[int | None, typer.Option(help="Most steps that least-steps takes. Default: 1000.")] = None,
     step: Annotated[
         str | None,
-        typer.Option(help="PGD's step. Default: 2/255, or epsilon/4 if smaller; of least-steps 0.4/255, or epsilon/20."),
+        typer.Option(help="PGD's step. Default: 2/255, or epsilon/4 if smaller; least-steps: 0.4/255, or epsilon/20."),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="PGD's number of steps. Default: 20.")] = None,
     restarts: Annotated[int | None, typer.Option(help="PGD's random starts. Default: 1.")] = None,
@@ -260,6 +260,8 @@ def _print(summary: "Summary", format: Format, as_json: bool) -> None:
             console.print(tables.as_rich(attack))
             if attack.least_epsilon is not None:
                 console.print(tables.least_epsilon_lines(attack.least_epsilon), markup=False, soft_wrap=True)
+            if attack.least_steps is not None:
+                console.print(tables.least_steps_lines(attack.least_steps), markup=False, soft_wrap=True)
             console.print(tables.unfairness_line(attack), markup=False, soft_wrap=True)
     else:
         print(tables.as_text(summary, tables.TEXT_FORMATS[format.value]))
