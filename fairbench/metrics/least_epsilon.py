@@ -61,11 +61,11 @@ def least_epsilons(outcomes: Outcomes, attack: str) -> LeastEpsilons | None:
     if column not in outcomes.frame:
         return None
     largest = float(outcomes.manifest["attacks"][attack]["epsilon"])
-    frame = outcomes.frame[outcomes.frame[f"{attack}_pred"].notna()]
+    measured = outcomes.frame[f"{attack}_pred"].notna().to_numpy()
+    frame = outcomes.frame[measured]
     label = frame["label"].to_numpy()
-    radius = frame[column].to_numpy(dtype=float)
-    censored = np.bincount(label[np.isnan(radius)], minlength=len(outcomes.classes))
-    means = ClassMeans.of(label, np.where(np.isnan(radius), largest, radius)[:, None], len(outcomes.classes))
+    censored = np.bincount(label[frame[column].isna()], minlength=len(outcomes.classes))
+    means = ClassMeans.of(label, limited_epsilons(outcomes, attack)[measured, None], len(outcomes.classes))
     average = means.estimate(lambda m: means.average(m[..., 0]))
     gap = means.estimate(lambda m: spread(m[..., 0]))
     table = pd.DataFrame({"class": outcomes.classes, "n": means.sizes})
@@ -79,3 +79,9 @@ def least_epsilons(outcomes: Outcomes, attack: str) -> LeastEpsilons | None:
         censored=int(censored.sum()),
         classes=table,
     )
+
+
+def limited_epsilons(outcomes: Outcomes, attack: str) -> np.ndarray:
+    """Return each example's least epsilon (n,), those that withstand counted as the largest radius tried."""
+    radius = outcomes.frame[f"{attack}_epsilon"].to_numpy(dtype=float)
+    return np.where(np.isnan(radius), float(outcomes.manifest["attacks"][attack]["epsilon"]), radius)

@@ -30,6 +30,8 @@ class LeastSteps:
     average: float
     average_interval: Interval
     censored: int
+    most: int | None
+    """Most steps a broken example took; None where none was broken."""
     classes: pd.DataFrame
 
     def to_dict(self) -> dict[str, Any]:
@@ -38,6 +40,7 @@ class LeastSteps:
             "limit": self.limit,
             "average": self.average,
             "censored": self.censored,
+            "most": self.most,
             "intervals": {"average": self.average_interval},
             "classes": self.classes.to_dict("records"),
         }
@@ -73,6 +76,7 @@ def least_steps(outcomes: Outcomes, attack: str) -> LeastSteps | None:
         average=average.value if len(frame) else float("nan"),
         average_interval=average.interval,
         censored=int(table["censored"].sum()),
+        most=None if (known := frame[f"{attack}_broken_at"].dropna()).empty else int(known.max()),
         classes=table,
     )
 

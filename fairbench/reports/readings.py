@@ -12,6 +12,7 @@ import numpy as np
 from fairbench.metrics.intervals import Interval
 from fairbench.metrics.paired import Estimate, class_rates, mcnemar, paired_bootstrap, paired_cells, resampled_rates
 from fairbench.metrics.ranks import spearman
+from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import FAILS, HOLDS, OPEN, Reading, Row, not_measured, verdict
 
@@ -183,6 +184,11 @@ def extent(rate: str) -> Take:
 def deviation(errors: np.ndarray) -> np.ndarray:
     """Return the standard deviation over the classes (they are all there are: divided by their number)."""
     return np.nanstd(errors, axis=-1)
+
+
+def cau(errors: np.ndarray) -> np.ndarray:
+    """Return the largest difference of two class errors as a fraction: CAU, of standard errors."""
+    return spread(errors) / 100
 
 
 def worst(errors: np.ndarray) -> np.ndarray:

@@ -35,9 +35,11 @@ def test_who_withstands_counts_as_the_limit_and_the_broken_stand_alone_beside():
     assert measured.classes["censored"].tolist() == [2, 0, 0]
     assert measured.classes.loc[2, ["mean", "low", "high", "mean_broken"]].isna().all()
     assert (measured.average, measured.censored, measured.limit) == ((230 + 30) / 6, 2, LIMIT)
+    assert measured.most == 30
 
 
 def test_where_all_withstand_the_broken_have_no_mean():
+    assert found([[None], [None], []]).most is None
     measured = found([[None, None], [5, 5], []])
     assert measured.classes["mean"].tolist()[:2] == [LIMIT, 5]
     assert np.isnan(measured.classes["mean_broken"][0])
