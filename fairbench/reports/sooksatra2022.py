@@ -165,9 +165,9 @@ def source_classes(found: Mapping[str, Tendency]) -> Claim:
         "classes are correlated. It gives no number, and does not say how it counts images that are never broken.",
         _models(found, rows),
         "Robust accuracy is under PGD-10. An image that withstands counts as 1,000 steps in the first row. Where "
-        "images break early or never, that mean is close to 1,000 times the share that withstands, and the first row agrees "
-        "nearly by construction. The second row is free of this: do images of a robust class that break hold out "
-        "longer?",
+        "images break early or never, that mean is close to 1,000 times the share that withstands, and the first row "
+        "agrees nearly by construction. The second row is free of this: do images of a robust class that break hold "
+        "out longer?",
     )
 
 

@@ -16,6 +16,7 @@ from fairbench.reports.readings import signed
 from fairbench.reports.tables import rate, step_cells
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 _READABLE = 20
@@ -165,11 +166,11 @@ def draw(found: Mapping[str, Tendency], path: Path) -> None:
     height = min(max(2.2, 1.0 + 0.36 * k), 14)
     size = (16.5, 0.6 + (height + 0.9) * len(found))
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
-    with figure_file(path, len(found), 3, figsize=size, width_ratios=[1.15, 1, 1], layout=layout) as (_, grid):
+    with figure_file(path, len(found), 3, figsize=size, width_ratios=[1.15, 1, 1], layout=layout) as (figure, grid):
         for (model, of_model), row in zip(found.items(), grid, strict=True):
             _heatmap(row[0], of_model, model)
-            _targets(row[1], of_model)
-            _steps(row[2], of_model)
+            handles = _targets(row[1], of_model) + _steps(row[2], of_model)
+        figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
 
 
 def _heatmap(axes: "Axes", found: Tendency, model: str) -> None:
@@ -190,7 +191,11 @@ def _heatmap(axes: "Axes", found: Tendency, model: str) -> None:
         yticklabels=names if readable else "auto",
         cbar=not readable,
         linewidths=0.5 if readable else 0,
+        mask=np.isnan(shares),
     )
+    axes.grid(False)
+    for place in np.flatnonzero(found.classes["n"] == 0):
+        axes.text(len(names) / 2, place + 0.5, "no example", ha="center", va="center", fontsize=9, color="#555555")
     axes.tick_params(axis="x", rotation=40)
     for label in axes.get_xticklabels():
         label.set(ha="right", rotation_mode="anchor")
@@ -199,18 +204,19 @@ def _heatmap(axes: "Axes", found: Tendency, model: str) -> None:
     axes.set_title(model, loc="left", weight="bold")
 
 
-def _targets(axes: "Axes", found: Tendency) -> None:
+def _targets(axes: "Axes", found: Tendency) -> "list[Artist]":
     rows = found.classes
     place = np.arange(len(rows))
     reach = [(rows["target"] - rows["target_low"]).clip(lower=0), (rows["target_high"] - rows["target"]).clip(lower=0)]
     axes.barh(place, rows["target"].fillna(0), height=0.65, color=_BLUE)
     axes.errorbar(rows["target"], place, xerr=reach, fmt="none", ecolor=_DARK, elinewidth=1)
-    axes.axvline(100 / len(rows), color=_DARK, linewidth=1.2, linestyle="--", label="uniform")
-    axes.plot(rows["target_no_tendency"], place, "D", color=_ORANGE, markersize=5, label="every other class alike")
+    axes.axvline(100 / len(rows), color=_DARK, linewidth=1.2, linestyle="--", label="targets: uniform")
+    axes.plot(
+        rows["target_no_tendency"], place, "D", color=_ORANGE, markersize=5, label="targets: every other class alike"
+    )
     _name_classes(axes, rows)
     axes.set_xlim(left=0)
     axes.set_xlabel("predicted class, percent of the wrong predictions")
-    axes.legend(fontsize=9, loc="best")
     axes.set_title(
         f"targets: TV {found.total_variation.value:.2f}, by chance up to {found.total_variation_by_chance[1]:.2f}"
         if np.isfinite(found.total_variation.value)
@@ -218,23 +224,23 @@ def _targets(axes: "Axes", found: Tendency) -> None:
         loc="left",
         fontsize=12,
     )
+    return list(axes.get_legend_handles_labels()[0])
 
 
-def _steps(axes: "Axes", found: Tendency) -> None:
+def _steps(axes: "Axes", found: Tendency) -> "list[Artist]":
     rows, steps = found.classes, found.steps.classes
     place = np.arange(len(rows))
     reach = [(steps["mean"] - steps["low"]).clip(lower=0), (steps["high"] - steps["mean"]).clip(lower=0)]
-    axes.barh(place, steps["mean"].fillna(0), height=0.65, color="#9aa5b1", label="mean least steps (below)")
+    axes.barh(place, steps["mean"].fillna(0), height=0.65, color="#9aa5b1", label="mean least steps (scale below)")
     axes.errorbar(steps["mean"], place, xerr=reach, fmt="none", ecolor=_DARK, elinewidth=1)
     _name_classes(axes, rows)
     axes.set(xlim=(0, found.steps.limit), xlabel=f"steps to break ({found.steps.limit:,} if withstood), true class")
     above = axes.twiny()
-    above.plot(rows["rob_acc"], place, "o", color=_ORANGE, markeredgecolor=_DARK, label="robust accuracy (above)")
+    above.plot(rows["rob_acc"], place, "o", color=_ORANGE, markeredgecolor=_DARK, label="robust accuracy (scale above)")
     above.set(xlim=(0, 100))
     above.set_xlabel("robust accuracy (percent)", fontsize=10)
     above.grid(False)
-    handles = [*axes.get_legend_handles_labels()[0], *above.get_legend_handles_labels()[0]]
-    above.legend(handles=handles, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.12), ncols=2, frameon=False)
+    return [*axes.get_legend_handles_labels()[0], *above.get_legend_handles_labels()[0]]
 
 
 def _name_classes(axes: "Axes", rows: pd.DataFrame) -> None:
