@@ -14,11 +14,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def figure_file(
-    path: Path, rows: int = 1, columns: int = 1, *, despine_left: bool = False, **options: Any
+    path: Path,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    figsize: tuple[float, float],
+    layout: Any = "constrained",
+    despine_left: bool = False,
+    **options: Any,
 ) -> "Iterator[tuple[Figure, np.ndarray]]":
     """Give a figure and its (rows, columns) axes to draw on, and write it as PNG; what cannot be drawn writes nothing.
 
-    ``options`` go to :func:`matplotlib.pyplot.subplots`. The user's own settings and figures stay as they are.
+    ``options`` go to :meth:`matplotlib.figure.Figure.subplots`. It is made without pyplot, so the user's own settings,
+    figures and backend stay as they are.
 
     Raises
     ------
@@ -26,17 +34,13 @@ def figure_file(
         The file cannot be written.
     """
     import matplotlib as mpl
+    import seaborn as sns
+    from matplotlib.figure import Figure
 
-    with mpl.rc_context({"backend": "Agg"}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
+    with mpl.rc_context():
         sns.set_theme(style="whitegrid", context="notebook")
-        figure, grid = plt.subplots(rows, columns, squeeze=False, **{"layout": "constrained", **options})
-        try:
-            yield figure, grid
-            sns.despine(figure, left=despine_left)
-            with replacing(path) as temporary:
-                figure.savefig(temporary, dpi=150, metadata={"Software": None})
-        finally:
-            plt.close(figure)
+        figure = Figure(figsize=figsize, layout=layout)
+        yield figure, figure.subplots(rows, columns, squeeze=False, **options)
+        sns.despine(figure, left=despine_left)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150, metadata={"Software": None})
