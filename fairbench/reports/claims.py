@@ -153,6 +153,10 @@ def _at(radius: str) -> str:
     return radius if radius == MEASURED else f"at {radius}"
 
 
+def _where(radius: str) -> str:
+    return "" if radius == MEASURED else f"{_at(radius)} "
+
+
 def _section(paper: Paper, claim: Claim) -> str:
     parts = [f"### {claim.number}. {claim.title}", claim.report]
     header = ["measure", "the report"] + [cell for radius in paper.radii for cell in (_at(radius), "verdict")]
@@ -180,7 +184,7 @@ def as_text(paper: Paper, claims: Sequence[Claim]) -> str:
                     judged = _judged(reading)
                     after = "" if judged == _NOTHING else f"   {judged}"
                     lines.append(f"       {radius:>{radius_width}}  {reading.text}{after}")
-            summary = "; ".join(f"{_at(radius)} {group_verdict(group, radius)}" for radius in paper.radii)
+            summary = "; ".join(_where(radius) + group_verdict(group, radius) for radius in paper.radii)
             lines.append(f"     verdict: {summary}")
         if claim.note:
             lines += ["", *_wrapped(claim.note)]

@@ -140,7 +140,7 @@ def test_it_is_one_column_without_a_radius(measured):
     text = claims.as_markdown(PAPER, measured)
     assert text.startswith("<!-- claims -->\n\n| claim | measured on | measured |\n")
     assert "| measure | the report | measured | verdict |" in text
-    assert "verdict: measured holds" in claims.as_text(PAPER, measured)
+    assert "     verdict: holds\n" in claims.as_text(PAPER, measured)
 
 
 def test_figures_are_drawn_of_models_that_are_all_there(tmp_path):
