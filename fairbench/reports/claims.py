@@ -145,7 +145,7 @@ def _overview(paper: Paper, claims: Sequence[Claim]) -> list[str]:
         for claim in claims
         for group in claim.groups
     ]
-    return [_table(["claim", "measured on", *map(_at, paper.radii)], rows)]
+    return [_table(["claim", "measured on", *("verdict" if r == MEASURED else _at(r) for r in paper.radii)], rows)]
 
 
 def _at(radius: str) -> str:
