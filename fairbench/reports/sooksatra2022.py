@@ -132,8 +132,8 @@ def least_epsilon_unfairness(results: Mapping[str, Outcomes]) -> Claim:
         "standard and 0.005 for the robust network, because hard classes gain little and easy ones much (Section IV-C, "
         "Figure 2).",
         _pairs(rows),
-        f"Radii in pixels of [0, 1]; an image that {LARGEST}/255 does not break counts as that. Of the robust models "
-        "that are more than half of all images, so their largest class mean, and with it CRU_eps, is held down by the "
+        f"Radii in pixels of [0, 1]; an image that {LARGEST}/255 does not break counts as that. Of the robust "
+        "models' images that is more than half, so their largest class mean, and with it CRU_eps, is held down by the "
         "limit, and the verdict says nothing of a search without one. The last row says whether the gap grows more "
         "than robustness as a whole does.",
     )
