@@ -30,8 +30,10 @@ def tendency(
     """Show the confusion under PGD-10, its target classes, and the least steps to break each class."""
     from fairbench.evaluation.protocol import Protocol, parse_fraction
     from fairbench.files import make_folder
+    from fairbench.metrics import summarize
     from fairbench.metrics.tendency import tendency
     from fairbench.reports import tendency as report
+    from fairbench.reports.tables import headline
 
     changes: dict[str, Any] = {"attacks": _ATTACKS, "max_steps": max_steps, "seed": seed}
     if epsilon is not None:
@@ -39,14 +41,15 @@ def tendency(
     chosen = Protocol.named(protocol, **changes)
     if out is not None:
         make_folder(out)
-    found = {}
+    found, headlines = {}, {}
     for name in dict.fromkeys(model):
         loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
         loaded, data = load_both(name, dataset, data_dir, chosen, loading)
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
         found[loaded.name] = tendency(outcomes, *_ATTACKS)
+        headlines[loaded.name] = headline(summarize(outcomes))
     options.same_classes(tuple(of_model.classes["class"]) for of_model in found.values())
-    print(report.as_text(found, "github" if markdown else "simple"))
+    print(report.as_text(found, "github" if markdown else "simple", headlines))
     if out is not None:
         report.write_csv(found, out)
         report.draw(found, out / "tendency.png")

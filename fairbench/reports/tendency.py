@@ -25,11 +25,12 @@ _READABLE = 20
 _BLUE, _ORANGE, _DARK = "#0173b2", "#de8f05", "#333333"
 
 
-def as_text(found: Mapping[str, Tendency], tablefmt: str = "simple") -> str:
-    """Return, per model, the class table, the distances and correlations, and the confusion matrix."""
+def as_text(found: Mapping[str, Tendency], tablefmt: str = "simple", headlines: Mapping[str, str] | None = None) -> str:
+    """Return, per model, its headline, the class table, the distances and correlations, and the confusion matrix."""
     parts = []
     for model, of_model in found.items():
-        parts += [model, _class_table(of_model, tablefmt), "\n".join(overall_lines(of_model))]
+        parts += [(headlines or {}).get(model, model), _class_table(of_model, tablefmt)]
+        parts += ["\n".join(overall_lines(of_model))]
         if len(of_model.confusion) <= _READABLE:
             parts += [f"{model}: predicted under {of_model.attack}, percent of the true class (row)"]
             parts += [_confusion_table(of_model, tablefmt)]

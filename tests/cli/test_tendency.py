@@ -18,6 +18,8 @@ def test_two_models_side_by_side(checkpoint: Path, other_checkpoint: Path, cli: 
     models = ["--model", checkpoint, "--model", other_checkpoint]
     ran = cli("tendency", *models, "--dataset", "digits", "--max-steps", "50", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
+    assert ran.out.startswith("one on digits: ")
+    assert "a quick look" in ran.out.splitlines()[0]
     for text in ("robust accuracy (pgd10)", "withstand 50", "total variation 0.", "one: predicted under pgd10"):
         assert text in ran.out
     classes = pd.read_csv(tmp_path / "out" / "tendency.csv")
