@@ -5,6 +5,7 @@
     python tools/publish.py --results pgd_at_lenet5_fashion_mnist standard   # and what it does under a protocol
     python tools/publish.py --results NAME standard --epsilon 16/255
     python tools/publish.py --results NAME quick --attacks pgd20,autoattack
+    python tools/publish.py --results NAME quick --attacks pgd10,least-steps,least-epsilon --max-epsilon 64/255
     python tools/publish.py --results model.pt standard --dataset fashion_mnist  # a checkpoint made by others
     python tools/publish.py --luf runs/luf_standard                          # a leave-one-out result
 
@@ -69,9 +70,13 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
     from fairbench.evaluation.protocol import parse_fraction
     from fairbench.leaderboard.results import write_result
 
+    def radius(text: str | None, option: str) -> float | None:
+        return None if text is None else parse_fraction(text, option)
+
     chosen = Protocol.named(
         protocol,
-        epsilon=None if asked.epsilon is None else parse_fraction(asked.epsilon, "--epsilon"),
+        epsilon=radius(asked.epsilon, "--epsilon"),
+        max_epsilon=radius(asked.max_epsilon, "--max-epsilon"),
         attacks=None if asked.attacks is None else tuple(asked.attacks.split(",")),
     )
     model = load_model(name)
@@ -100,6 +105,7 @@ if __name__ == "__main__":
     parser.add_argument("--luf", action="append", default=[], type=Path, metavar="RUN")
     parser.add_argument("--fp16", action="store_true")
     parser.add_argument("--epsilon")
+    parser.add_argument("--max-epsilon")
     parser.add_argument("--attacks")
     parser.add_argument("--dataset")
     parser.add_argument("--data-dir")

@@ -1,6 +1,7 @@
 """The inner maximisation: projected gradient ascent with sign steps (Madry et al., 2018, arXiv:1706.06083).
 
-There is one. Evaluation, every training method and least epsilon call :func:`pgd`; they differ in its arguments.
+There is one. Evaluation, every training method, least epsilon and least steps call :func:`pgd`; they differ in its
+arguments.
 """
 
 from collections.abc import Callable
@@ -61,6 +62,7 @@ def pgd(
     noise: Tensor | None = None,
     stop: Literal["misclassified"] | None = None,
     tau: int = 0,
+    settle: bool = False,
     jitter: float = 0.0,
     generator: torch.Generator | None = None,
     on_step: OnStep | None = None,
@@ -87,6 +89,9 @@ def pgd(
     stop
         "misclassified": an example stops ``tau`` steps after its first misclassified iterate and leaves the batch;
         one more forward pass judges the last iterate.
+    settle
+        With ``stop`` and without ``jitter``: an example whose next iterate is that of two steps ago leaves the batch
+        too. It would go to and fro between the same two points for good, so no result depends on it.
     jitter, generator
         Standard deviation of Gaussian noise added to each step, before projection, and the CPU generator it comes from.
     on_step
@@ -116,7 +121,10 @@ def pgd(
     if stop is not None:
         move = partial(_move, jitter=jitter, generator=generator)
         bounds = lower, upper
-        return _until_wrong(model, x, y, clean, current, bounds=bounds, step=step, steps=steps, tau=tau, move=move)
+        settle = settle and not jitter
+        return _until_wrong(
+            model, x, y, clean, current, bounds=bounds, step=step, steps=steps, tau=tau, settle=settle, move=move
+        )
     for k in range(steps):
         logits, gradient = _ascent(model, current, y, clean)
         if on_step is not None:
@@ -136,6 +144,7 @@ def _until_wrong(
     step: float | Tensor,
     steps: int,
     tau: int,
+    settle: bool,
     move: Callable[..., Tensor],
 ) -> PGDResult:
     """Run with ``stop="misclassified"``: ``rows`` are the examples still in the batch, ``current`` their iterates."""
@@ -144,6 +153,7 @@ def _until_wrong(
     broken = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     slack = torch.full((len(x),), tau, dtype=torch.int64, device=x.device)
     rows, current = torch.arange(len(x), device=x.device), start
+    before = torch.full_like(start, torch.nan) if settle else start  # the iterates of one step ago
     for k in range(steps + 1):
         if not len(rows):
             break
@@ -165,7 +175,14 @@ def _until_wrong(
         if k < steps:
             rows, current, gradient = rows[stay], current[stay], gradient[stay]
             size = step[rows] if isinstance(step, Tensor) else step
-            current = torch.clamp(move(current, size, gradient), bounds[0][rows], bounds[1][rows])
+            following = torch.clamp(move(current, size, gradient), bounds[0][rows], bounds[1][rows])
+            if settle:
+                settled = (following == before[stay]).flatten(1).all(1) & ~broken[rows]
+                last[rows[settled]] = (current if (steps - k) % 2 == 0 else following)[settled]
+                last_right[rows[settled]] = last[rows[settled]]
+                steps_right[rows[settled]] = steps
+                rows, before, following = rows[~settled], current[~settled], following[~settled]
+            current = following
     return PGDResult(last, torch.where(_like(broken, last), first_wrong, last), last_right, steps_right, broken)
 
 

@@ -14,6 +14,7 @@ from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
 from fairbench.cli.paper import paper
 from fairbench.cli.table import table
+from fairbench.cli.tendency import tendency
 from fairbench.cli.train import recipes_app, train
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ def _main(
 
 app.command()(evaluate)
 app.command()(curve)
+app.command()(tendency)
 app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")

@@ -48,7 +48,7 @@ def curve(
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
         found[loaded.name] = success_curves(outcomes, _ATTACK, radii)
         means[loaded.name] = least_epsilons(outcomes, _ATTACK)
-    _same_classes(found)
+    options.same_classes(tuple(dict.fromkeys(of_model.classes["class"])) for of_model in found.values())
     print(curves.as_table(found, "github" if markdown else "simple"))
     if out is not None:
         curves.write_csv(found, out / "curves.csv")
@@ -67,9 +67,3 @@ def _resolution(radii: tuple[float, ...], text: str) -> float:
                 f"--epsilons {text}: {radius:g} is no multiple of {step:g}; give radii on one even grid from 0."
             )
     return step
-
-
-def _same_classes(found: dict[str, Any]) -> None:
-    classes = {tuple(dict.fromkeys(curves.classes["class"])) for curves in found.values()}
-    if len(classes) > 1:
-        raise ProtocolError("the models were evaluated on other classes; give one --dataset for all.")

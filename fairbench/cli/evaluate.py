@@ -73,7 +73,11 @@ def evaluate(
     resolution: Annotated[
         str | None, typer.Option(help="Distance between the radii that least-epsilon tries. Default: 1/255.")
     ] = None,
-    step: Annotated[str | None, typer.Option(help="PGD's step. Default: 2/255, or epsilon/4 if smaller.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Most steps that least-steps takes. Default: 1000.")] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(help="PGD's step. Default: 2/255, or epsilon/4 if smaller; least-steps: 0.4/255, or epsilon/20."),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="PGD's number of steps. Default: 20.")] = None,
     restarts: Annotated[int | None, typer.Option(help="PGD's random starts. Default: 1.")] = None,
     score: Annotated[Score | None, typer.Option(help="PGD iterate that counts. Default: last.")] = None,
@@ -116,6 +120,7 @@ def evaluate(
     changes = {
         "attacks": options.names(attacks),
         "steps": steps,
+        "max_steps": max_steps,
         "restarts": restarts,
         "score": None if score is None else score.value,
         "seed": seed,
@@ -276,6 +281,8 @@ def _print(summary: "Summary", format: Format, as_json: bool) -> None:
             console.print(tables.as_rich(attack))
             if attack.least_epsilon is not None:
                 console.print(tables.least_epsilon_lines(attack.least_epsilon), markup=False, soft_wrap=True)
+            if attack.least_steps is not None:
+                console.print(tables.least_steps_lines(attack.least_steps), markup=False, soft_wrap=True)
             console.print(tables.unfairness_line(attack), markup=False, soft_wrap=True)
     else:
         print(tables.as_text(summary, tables.TEXT_FORMATS[format.value]))

@@ -1,6 +1,7 @@
 """Option values as people type them."""
 
 import itertools
+from collections.abc import Iterable
 
 from fairbench.errors import DatasetError, ModelError, ProtocolError
 
@@ -81,3 +82,15 @@ def classes(text: str) -> tuple[int, ...]:
 def names(text: str | None) -> tuple[str, ...] | None:
     """Read "pgd20,autoattack"; None stays None."""
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def same_classes(classes: Iterable[tuple[str, ...]]) -> None:
+    """Check that models which are shown side by side were evaluated on the same classes.
+
+    Raises
+    ------
+    ProtocolError
+        They were not.
+    """
+    if len(set(classes)) > 1:
+        raise ProtocolError("the models were evaluated on other classes; give one --dataset for all.")

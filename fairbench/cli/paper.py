@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAPERS = Registry(
     "paper",
     FairbenchError,
-    {"refrl2022": "fairbench.reports.refrl2022:PAPER", "sun2023": "fairbench.reports.sun2023:PAPER"},
+    {key: f"fairbench.reports.{key}:PAPER" for key in ("refrl2022", "sooksatra2022", "sun2023")},
 )
 
 

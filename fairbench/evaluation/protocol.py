@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 _PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
 _LEAST_EPSILON = {"least-epsilon": "bisect", "least-epsilon-scan": "scan"}
-_ATTACKS = ("pgd20", "autoattack", *_LEAST_EPSILON)
+_LEAST_STEPS = "least-steps"
+_ATTACKS = ("pgd20", "autoattack", *_LEAST_EPSILON, _LEAST_STEPS)
+_MAX_STEPS = 10_000
 _MAX_LEVELS = 10_000
 _MAX_SEED = 2**63
 _MAX_RESTARTS = 1_000
@@ -30,13 +32,17 @@ class Protocol:
     examples
         "sample": the first 100 test images of each class. "test": the whole test split.
     attacks
-        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection) and "least-epsilon-scan", in order.
+        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan" and "least-steps", in
+        order.
     epsilon
         L-inf radius in [0, 1] pixel units.
     max_epsilon, resolution
         Largest radius that least epsilon tries, and the distance between radii.
+    max_steps
+        Most steps that least steps takes.
     step
-        PGD's step; default 2/255, or a quarter of epsilon where that is smaller.
+        PGD's step; default 2/255, or a quarter of epsilon where that is smaller. Also that of least steps, whose
+        default is 0.4/255, or a twentieth of epsilon where that is smaller.
     restarts, score
         PGD's random starts, and whether its last or any iterate is scored ("last", "any").
     seed
@@ -54,6 +60,7 @@ class Protocol:
     epsilon: float = 8 / 255
     max_epsilon: float = 32 / 255
     resolution: float = 1 / 255
+    max_steps: int = 1_000
     step: float | None = None
     restarts: int = 1
     score: Literal["last", "any"] = "last"
@@ -68,6 +75,8 @@ class Protocol:
                 f"resolution {self.resolution:g}: with max_epsilon {self.max_epsilon:g} it must be "
                 f"{self.max_epsilon / _MAX_LEVELS:g} to {self.max_epsilon:g}."
             )
+        if not 1 <= self.max_steps <= _MAX_STEPS:
+            raise ProtocolError(f"max_steps {self.max_steps}: it must be 1 to {_MAX_STEPS:,}.")
         if self.step is not None:
             _check_fraction("step", self.step)
         if not 1 <= self.restarts <= _MAX_RESTARTS:
@@ -116,6 +125,11 @@ class Protocol:
         return min(2 / 255, self.epsilon / 4) if self.step is None else self.step
 
     @property
+    def small_step(self) -> float:
+        """The step that least steps takes."""
+        return min(0.4 / 255, self.epsilon / 20) if self.step is None else self.step
+
+    @property
     def modified(self) -> dict[str, Any]:
         """What differs from the named protocol, as plain data."""
         original = NAMED.get(self.name)
@@ -125,15 +139,20 @@ class Protocol:
             for field, value in changed.items()
             if value != getattr(original, field)
         }
-        if original is not None and not math.isclose(self.pgd_step, min(2 / 255, self.epsilon / 4)):
+        usual = replace(self, step=None)._step_sizes()
+        if original is not None and not all(map(math.isclose, self._step_sizes(), usual)):
             differing["step"] = self.step
         return differing
+
+    def _step_sizes(self) -> list[float]:
+        return [self.small_step if attack == _LEAST_STEPS else self.pgd_step for attack in self.attacks]
 
     def build_attacks(self, num_classes: int) -> "list[Attack]":
         """Build the attacks for a dataset of ``num_classes`` classes."""
         from fairbench.attacks.autoattack import AutoAttack
         from fairbench.attacks.base import ThreatModel
         from fairbench.attacks.least_epsilon import LeastEpsilon
+        from fairbench.attacks.least_steps import LeastSteps
         from fairbench.attacks.pgd import PGDAttack
 
         threat_model = ThreatModel(self.epsilon)
@@ -147,6 +166,8 @@ class Protocol:
             elif name in _LEAST_EPSILON:
                 search = _LEAST_EPSILON[name]
                 built.append(LeastEpsilon(largest, self.resolution, search=search, seed=self.seed, name=name))
+            elif name == _LEAST_STEPS:
+                built.append(LeastSteps(threat_model, self.small_step, self.max_steps, self.seed))
             else:
                 built.append(AutoAttack(threat_model, num_classes, self.seed))
         return built
@@ -179,8 +200,8 @@ def _check_fraction(what: str, value: float) -> None:
 
 def _check_attack(name: str) -> None:
     match = _PGD.match(name)
-    if match and not 1 <= int(match[1]) <= 10_000:
-        raise ProtocolError(f"attack '{name}': PGD takes 1 to 10,000 steps.")
+    if match and not 1 <= int(match[1]) <= _MAX_STEPS:
+        raise ProtocolError(f"attack '{name}': PGD takes 1 to {_MAX_STEPS:,} steps.")
     if not match and name not in _ATTACKS:
         raise ProtocolError(f"unknown attack '{name}'.{suggest(name, list(_ATTACKS))} pgdN is PGD with N steps.")
 
@@ -189,4 +210,4 @@ QUICK = Protocol()
 STANDARD = Protocol("standard", examples="test")
 LEADERBOARD = Protocol("leaderboard", examples="test", attacks=("pgd20", "autoattack"))
 NAMED = {protocol.name: protocol for protocol in (QUICK, STANDARD, LEADERBOARD)}
-_CHANGEABLE = ("attacks", "epsilon", "max_epsilon", "resolution", "step", "restarts", "score", "seed")
+_CHANGEABLE = ("attacks", "epsilon", "max_epsilon", "resolution", "max_steps", "step", "restarts", "score", "seed")

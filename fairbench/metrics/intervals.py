@@ -81,6 +81,30 @@ def resample(cells: np.ndarray, draws: int = DRAWS, seed: int = BOOTSTRAP_SEED) 
     return generator.multinomial(sizes, shares, size=(draws, len(cells))).reshape(draws, *cells.shape)
 
 
+def resampled_means(values: np.ndarray, stream: int, draws: int = DRAWS, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
+    """Return the means of samples with replacement from the examples of one class.
+
+    Counts of the distinct rows are drawn, not examples.
+
+    Parameters
+    ----------
+    values
+        (n, C): C quantities of each example, resampled together; finite.
+    stream
+        The class: classes are drawn independently.
+
+    Returns
+    -------
+    numpy.ndarray
+        (draws, C); NaN for n = 0.
+    """
+    if not len(values):
+        return np.full((draws, values.shape[1]), np.nan)
+    distinct, counts = np.unique(values, axis=0, return_counts=True)
+    drawn = np.random.default_rng([seed, stream]).multinomial(len(values), counts / len(values), size=draws)
+    return drawn @ distinct / len(values)
+
+
 def percentile_interval(
     statistic: Callable[[np.ndarray], np.ndarray], resampled: np.ndarray, found: float = float("nan")
 ) -> Interval:

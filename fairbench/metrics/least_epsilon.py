@@ -4,17 +4,18 @@ An example that no radius breaks (censored) has a least epsilon above the larges
 mean with censored examples is a lower bound of the mean least epsilon; how many there are stands beside it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fairbench.metrics.intervals import BOOTSTRAP_SEED, DRAWS, Interval, percentile_interval
+from fairbench.metrics.class_means import ClassMeans
+from fairbench.metrics.intervals import Interval
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
+
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -62,40 +63,40 @@ def least_epsilons(outcomes: Outcomes, attack: str) -> LeastEpsilons | None:
     if column not in outcomes.frame:
         return None
     largest = float(outcomes.manifest["attacks"][attack]["epsilon"])
-    frame = outcomes.frame[outcomes.frame[f"{attack}_pred"].notna()]
+    measured = outcomes.frame[f"{attack}_pred"].notna().to_numpy()
+    frame = outcomes.frame[measured]
     label = frame["label"].to_numpy()
-    radius = frame[column].to_numpy(dtype=float)
-    values = [np.where(np.isnan(radius[label == c]), largest, radius[label == c]) for c in range(len(outcomes.classes))]
-    sizes = np.array([len(of_class) for of_class in values])
-    means = np.array([of_class.mean() if len(of_class) else np.nan for of_class in values])
-    drawn = np.stack([_resampled_means(of_class, c) for c, of_class in enumerate(values)], axis=1)
-
-    def average(class_means: np.ndarray) -> np.ndarray:
-        return np.nansum(class_means * sizes, axis=-1) / max(int(sizes.sum()), 1)
-
-    def interval(statistic: Callable[[np.ndarray], np.ndarray]) -> Interval:
-        return percentile_interval(statistic, drawn, float(statistic(means)))
-
-    ends = [interval(partial(np.take, indices=c, axis=-1)) for c in range(len(values))]
-    table = pd.DataFrame({"class": outcomes.classes, "n": sizes, "mean": means})
-    table["low"], table["high"] = zip(*ends, strict=True)
-    table["censored"] = [int(np.isnan(radius[label == c]).sum()) for c in range(len(values))]
+    censored = np.bincount(label[frame[column].isna()], minlength=len(outcomes.classes))
+    means = ClassMeans.of(label, limited_epsilons(outcomes, attack)[measured, None], len(outcomes.classes))
+    average = means.estimate(lambda m: means.average(m[..., 0]))
+    gap = means.estimate(lambda m: spread(m[..., 0]))
+    table = pd.DataFrame({"class": outcomes.classes, "n": means.sizes})
+    table = table.join(means.by_class(lambda m: m[..., 0], "mean", ("low", "high"))).assign(censored=censored)
     return LeastEpsilons(
         largest=largest,
-        average=float(average(means)) if sizes.any() else float("nan"),
-        average_interval=interval(average),
-        cru_eps=float(spread(means)),
-        cru_eps_interval=interval(spread),
-        censored=int(table["censored"].sum()),
+        average=average.value if len(frame) else float("nan"),
+        average_interval=average.interval,
+        cru_eps=gap.value,
+        cru_eps_interval=gap.interval,
+        censored=int(censored.sum()),
         classes=table,
     )
 
 
-def _resampled_means(values: np.ndarray, stream: int) -> np.ndarray:
-    """Return the means of samples with replacement: counts of the distinct values are drawn, not examples."""
-    if not len(values):
-        return np.full(DRAWS, np.nan)
-    distinct, counts = np.unique(values, return_counts=True)
-    generator = np.random.default_rng([BOOTSTRAP_SEED, stream])
-    drawn = generator.multinomial(len(values), counts / len(values), size=DRAWS)
-    return drawn @ distinct / len(values)
+def limited_epsilons(outcomes: Outcomes, attack: str) -> np.ndarray:
+    """Return each example's least epsilon (n,), those that withstand counted as the largest radius tried."""
+    radius = outcomes.frame[f"{attack}_epsilon"].to_numpy(dtype=float)
+    return np.where(np.isnan(radius), float(outcomes.manifest["attacks"][attack]["epsilon"]), radius)
+
+
+def up_to(outcomes: Outcomes, attack: str, largest: float) -> Outcomes:
+    """Return the outcomes as a search that ends at a smaller radius gives them: what needs more is censored."""
+    beyond = ~(outcomes.frame[f"{attack}_epsilon"] <= largest + _ROUNDING)
+    frame = outcomes.frame.copy()
+    frame[f"{attack}_epsilon"] = frame[f"{attack}_epsilon"].mask(beyond)
+    frame[f"{attack}_censored"] = beyond
+    frame[f"{attack}_pred"] = frame[f"{attack}_pred"].mask(beyond, frame["clean_pred"])
+    attacks = outcomes.manifest["attacks"]
+    return Outcomes(
+        frame, {**outcomes.manifest, "attacks": {**attacks, attack: {**attacks[attack], "epsilon": largest}}}
+    )

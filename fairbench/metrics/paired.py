@@ -44,7 +44,7 @@ def paired_cells(a: Outcomes, b: Outcomes, attack: str) -> np.ndarray:
     OutcomesError
         The two tables are not of the same examples, one lacks the attack, or no example was measured with both.
     """
-    _check_same_examples(a, b, attack)
+    check_same_examples(a, b, attack)
     column = f"{attack}_pred"
     measured = (a.frame[column].notna() & b.frame[column].notna()).to_numpy()
     if not measured.any():
@@ -154,7 +154,14 @@ def mcnemar(cells: np.ndarray, rate: str) -> float:
     return float(binomtest(only_first, only_first + only_second, 0.5).pvalue)
 
 
-def _check_same_examples(a: Outcomes, b: Outcomes, attack: str) -> None:
+def check_same_examples(a: Outcomes, b: Outcomes, attack: str) -> None:
+    """Check that two outcome tables are of the same examples under the same attack.
+
+    Raises
+    ------
+    OutcomesError
+        They are not, or one lacks the attack.
+    """
     for outcomes in (a, b):
         if attack not in outcomes.attacks:
             raise OutcomesError(f"the outcomes of {_name(outcomes)} have no {attack}.")

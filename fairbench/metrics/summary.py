@@ -12,6 +12,7 @@ from fairbench.metrics import unfairness
 from fairbench.metrics.classwise import class_errors, count_cells, errors_from_cells
 from fairbench.metrics.intervals import Interval, paired_difference, percentile_interval, resample, wilson
 from fairbench.metrics.least_epsilon import LeastEpsilons, least_epsilons
+from fairbench.metrics.least_steps import LeastSteps, least_steps
 from fairbench.outcomes import Outcomes
 
 _WORST = ("std", "bndy", "rob")
@@ -48,6 +49,8 @@ class AttackSummary:
     classes: pd.DataFrame
     least_epsilon: LeastEpsilons | None = None
     """Of a search for least epsilon, whose errors are those at the largest radius."""
+    least_steps: LeastSteps | None = None
+    """Of a count of the least steps, whose errors are those after all steps, any iterate counting."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, NaN as None."""
@@ -64,6 +67,8 @@ class AttackSummary:
         plain["classes"] = _plain(self.classes.to_dict("records"))
         if self.least_epsilon is not None:
             plain["least_epsilon"] = _plain(self.least_epsilon.to_dict())
+        if self.least_steps is not None:
+            plain["least_steps"] = _plain(self.least_steps.to_dict())
         return plain
 
 
@@ -148,6 +153,7 @@ def _summarize_attack(outcomes: Outcomes, attack: str) -> AttackSummary:
         class_intervals={c: _rate_intervals(cells[i]) for i, c in enumerate(outcomes.classes)},
         classes=table,
         least_epsilon=least_epsilons(outcomes, attack),
+        least_steps=least_steps(outcomes, attack),
     )
 
 

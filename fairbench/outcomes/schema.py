@@ -10,6 +10,8 @@ clean_pred             int16        predicted class without attack
 clean_confidence       float32      softmax probability of the predicted class, without attack
 <attack>_pred          int16, null  predicted class under attack; null: not measured
 pgdN_broken_at         int16, null  steps until the first misclassified iterate; null: none was
+least-steps_broken_at  int16, null  the same, 0 if clean is wrong; null: it withstood all steps
+least-steps_censored   bool         whether it did
 autoattack_broken_by   text, null   stage that broke the example, "clean" if none was needed; null: withstood all
 least-epsilon_epsilon  float32      least radius that breaks the example, 0 if clean is wrong; NaN: none tried did
 least-epsilon_censored bool         whether it withstood the largest radius tried

@@ -14,6 +14,9 @@ from fairbench.outcomes import Outcomes
 HOLDS, FAILS, OPEN, MISSING = "holds", "does not hold", "not decided", "not measured"
 """The verdicts; "not decided" where the interval contains the boundary."""
 
+MEASURED = "measured"
+"""In place of a radius, the one column of a paper whose measures name their radii themselves."""
+
 BEGIN, END = "<!-- claims -->", "<!-- /claims -->"
 """Markers around the Markdown, as a page in ``docs`` holds it."""
 
@@ -65,7 +68,7 @@ class Paper:
     """A paper whose claims can be measured from kept results.
 
     ``measure`` makes the claims of the results it is given, whichever there are; ``draw`` writes the figures into a
-    folder and returns their paths.
+    folder and returns their paths; ``page`` is the page in ``docs`` that holds the claims, by default KEY.md.
     """
 
     key: str
@@ -74,6 +77,7 @@ class Paper:
     radii: tuple[str, ...]
     measure: Callable[[Mapping[str, Outcomes]], tuple[Claim, ...]]
     draw: Callable[[Mapping[str, Outcomes], Path], list[Path]]
+    page: str = ""
 
 
 def read_results(paper: Paper, folder: Path | None = None) -> dict[str, Outcomes]:
@@ -141,12 +145,21 @@ def _overview(paper: Paper, claims: Sequence[Claim]) -> list[str]:
         for claim in claims
         for group in claim.groups
     ]
-    return [_table(["claim", "measured on", *(f"at {radius}" for radius in paper.radii)], rows)]
+    return [_table(["claim", "measured on", *("verdict" if r == MEASURED else _at(r) for r in paper.radii)], rows)]
+
+
+def _at(radius: str) -> str:
+    """Return the heading of a column."""
+    return radius if radius == MEASURED else f"at {radius}"
+
+
+def _where(radius: str) -> str:
+    return "" if radius == MEASURED else f"{_at(radius)} "
 
 
 def _section(paper: Paper, claim: Claim) -> str:
     parts = [f"### {claim.number}. {claim.title}", claim.report]
-    header = ["measure", "the report"] + [cell for radius in paper.radii for cell in (f"at {radius}", "verdict")]
+    header = ["measure", "the report"] + [cell for radius in paper.radii for cell in (_at(radius), "verdict")]
     for group in claim.groups:
         rows = []
         for row in group.rows:
@@ -171,7 +184,7 @@ def as_text(paper: Paper, claims: Sequence[Claim]) -> str:
                     judged = _judged(reading)
                     after = "" if judged == _NOTHING else f"   {judged}"
                     lines.append(f"       {radius:>{radius_width}}  {reading.text}{after}")
-            summary = "; ".join(f"at {radius} {group_verdict(group, radius)}" for radius in paper.radii)
+            summary = "; ".join(_where(radius) + group_verdict(group, radius) for radius in paper.radii)
             lines.append(f"     verdict: {summary}")
         if claim.note:
             lines += ["", *_wrapped(claim.note)]

@@ -9,6 +9,7 @@ import pandas as pd
 from fairbench.files import replacing
 from fairbench.metrics.curves import Curves
 from fairbench.metrics.least_epsilon import LeastEpsilons
+from fairbench.reports.drawing import figure_file
 from fairbench.reports.tables import epsilon_text, rate
 
 if TYPE_CHECKING:
@@ -61,16 +62,9 @@ def draw(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None]
     OutcomesError
         The file cannot be written.
     """
-    import matplotlib as mpl
+    import seaborn as sns
 
-    with mpl.rc_context({"backend": "Agg"}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
-        sns.set_theme(style="whitegrid", context="notebook")
-        figure, row = plt.subplots(
-            1, len(curves), figsize=(1.5 + 5.2 * len(curves), 5.6), sharey=True, squeeze=False, layout="constrained"
-        )
+    with figure_file(path, 1, len(curves), figsize=(1.5 + 5.2 * len(curves), 5.6), sharey=True) as (figure, row):
         names = list(dict.fromkeys(next(iter(curves.values())).classes["class"]))
         palette = sns.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
         colours = dict(zip(names, palette, strict=True))
@@ -101,10 +95,6 @@ def draw(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None]
             frameon=False,
             title="tick at the bottom: mean least epsilon of the class",
         )
-        sns.despine(figure)
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=150, metadata={"Software": None})
-        plt.close(figure)
 
 
 def _mark_means(axes: "Axes", found: LeastEpsilons, colours: Mapping[str, tuple[float, float, float]]) -> None:

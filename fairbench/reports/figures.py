@@ -1,4 +1,4 @@
-"""Figures: drawn with seaborn, written whole or not at all."""
+"""Figures of class errors."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fairbench.files import replacing
 from fairbench.metrics import AttackSummary, Summary
+from fairbench.reports.drawing import figure_file
 from fairbench.reports.tables import epsilon_text
 
 if TYPE_CHECKING:
@@ -27,17 +27,13 @@ def class_bars(summary: Summary, path: Path) -> None:
     OutcomesError
         The file cannot be written.
     """
-    import matplotlib as mpl
+    import seaborn as sns
 
-    with mpl.rc_context({"backend": "Agg", "svg.hashsalt": "fairbench"}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
-        data = _bars(summary)
-        classes, series = list(dict.fromkeys(data["class"])), list(dict.fromkeys(data["series"]))
-        sns.set_theme(style="whitegrid", context="notebook")
-        height = 1.6 + len(classes) * (0.16 + 0.16 * len(series))
-        figure, axes = plt.subplots(figsize=(8, height), layout="constrained")
+    data = _bars(summary)
+    classes, series = list(dict.fromkeys(data["class"])), list(dict.fromkeys(data["series"]))
+    height = 1.6 + len(classes) * (0.16 + 0.16 * len(series))
+    with figure_file(path, figsize=(8, height), despine_left=True) as (figure, grid):
+        axes = grid[0][0]
         palette = [GREY, *sns.color_palette("colorblind", n_colors=max(len(series) - 1, 1)).as_hex()]
         palette = palette[: len(series)]
         for rows, centres in draw_bars(axes, data, dict(zip(series, palette, strict=True))):
@@ -50,10 +46,6 @@ def class_bars(summary: Summary, path: Path) -> None:
         )
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=1 if len(series) > 2 else 2, frameon=False)
-        sns.despine(figure, left=True)
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=150, metadata={"Software": None})
-        plt.close(figure)
 
 
 def class_panels(panels: Sequence[tuple[str, AttackSummary]], path: Path, *, epsilon: str) -> None:
@@ -71,17 +63,11 @@ def class_panels(panels: Sequence[tuple[str, AttackSummary]], path: Path, *, eps
     OutcomesError
         The file cannot be written.
     """
-    import matplotlib as mpl
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    with mpl.rc_context({"backend": "Agg"}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        sns.set_theme(style="whitegrid", context="notebook")
-        size = (1.6 + 3.7 * len(panels), 1.6 + 0.46 * len(panels[0][1].classes))
-        layout = ConstrainedLayoutEngine(w_pad=0.12)
-        figure, row = plt.subplots(1, len(panels), figsize=size, sharex=True, sharey=True, squeeze=False, layout=layout)
+    size = (1.6 + 3.7 * len(panels), 1.6 + 0.46 * len(panels[0][1].classes))
+    options = {"sharex": True, "sharey": True, "layout": ConstrainedLayoutEngine(w_pad=0.12)}
+    with figure_file(path, 1, len(panels), figsize=size, despine_left=True, **options) as (figure, row):
         names = {"std": _STANDARD, "rob": f"robust error (PGD-20, epsilon {epsilon})"}
         for axes, (title, summary) in zip(row[0], panels, strict=True):
             data = pd.DataFrame(error_rows(summary, names))
@@ -93,10 +79,6 @@ def class_panels(panels: Sequence[tuple[str, AttackSummary]], path: Path, *, eps
             axes.set_title(title, loc="left")
         handles, labels = row[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-        sns.despine(figure, left=True)
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=150, metadata={"Software": None})
-        plt.close(figure)
 
 
 def draw_bars(

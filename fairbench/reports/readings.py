@@ -11,6 +11,8 @@ import numpy as np
 
 from fairbench.metrics.intervals import Interval
 from fairbench.metrics.paired import Estimate, class_rates, mcnemar, paired_bootstrap, paired_cells, resampled_rates
+from fairbench.metrics.ranks import spearman
+from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import FAILS, HOLDS, OPEN, Reading, Row, not_measured, verdict
 
@@ -184,26 +186,14 @@ def deviation(errors: np.ndarray) -> np.ndarray:
     return np.nanstd(errors, axis=-1)
 
 
+def cau(errors: np.ndarray) -> np.ndarray:
+    """Return the largest difference of two class errors as a fraction: CAU, of standard errors."""
+    return spread(errors) / 100
+
+
 def worst(errors: np.ndarray) -> np.ndarray:
     """Return the largest class error."""
     return np.fmax.reduce(errors, axis=-1)
-
-
-def spearman(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return Spearman's rank correlation along the last axis; NaN where all values of one are equal.
-
-    Examples
-    --------
-    >>> round(float(spearman(np.array([1.0, 2.0, 9.0]), np.array([30.0, 20.0, 10.0]))), 6)
-    -1.0
-    """
-    from scipy.stats import rankdata
-
-    known = (np.isfinite(x) & np.isfinite(y)).reshape(-1, x.shape[-1]).all(axis=0)
-    ranks = (rankdata(values[..., known], axis=-1) for values in (x, y))
-    a, b = (values - values.mean(-1, keepdims=True) for values in ranks)
-    with np.errstate(invalid="ignore"):
-        return (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
 
 
 def signed(found: Estimate, decimals: int, unit: str = "") -> str:

@@ -24,6 +24,7 @@ from fairbench.reports.readings import (
     Quantity,
     Take,
     average,
+    cau,
     change,
     class_worst_before,
     correlation,
@@ -91,7 +92,7 @@ def inequality(results: Mapping[str, Outcomes]) -> Claim:
     def rows(*models: str) -> tuple[Row, ...]:
         row = partial(_row, results, models)
         return (
-            row("CAU, the largest gap of the standard error", "larger", change(_cau, "std_a", "std_b", decimals=3)),
+            row("CAU, the largest gap of the standard error", "larger", change(cau, "std_a", "std_b", decimals=3)),
             row("largest gap, standard before and robust after, points", "larger", change(spread, "std_a", "rob_b")),
             row("largest gap of the robust error, points", "larger", change(spread, "rob_a", "rob_b")),
             row("standard deviation of the robust error, points", "larger", change(deviation, "rob_a", "rob_b")),
@@ -208,10 +209,6 @@ def remargining(results: Mapping[str, Outcomes]) -> Claim:
         "last table they are with right to with mixed labels, and the difference in points: the mix-up explains what "
         "is found with mixed labels and not with right ones, if the difference is not chance.",
     )
-
-
-def _cau(errors: np.ndarray) -> np.ndarray:
-    return spread(errors) / 100
 
 
 _SAME_WORST = same_worst_class("std_a", "std_b", "rob_b")

@@ -3,11 +3,13 @@
 import csv
 import io
 import math
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.metrics import AttackSummary, Summary
 from fairbench.metrics.intervals import Interval
 from fairbench.metrics.least_epsilon import LeastEpsilons
+from fairbench.metrics.least_steps import LeastSteps
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,6 +83,32 @@ def least_epsilon_lines(found: LeastEpsilons) -> str:
     return "\n".join(lines)
 
 
+def least_steps_lines(found: LeastSteps) -> str:
+    """Return the class means of the least steps as lines, with their intervals."""
+    width = max(len(str(name)) for name in found.classes["class"])
+    lines = [
+        f"least steps, mean of each class [95 % interval]; those that withstand all {found.limit:,} count as that; "
+        "of the broken alone behind it"
+    ]
+    for row in found.classes.to_dict("records"):
+        lines.append(f"  {row['class']:<{width}}  {' '.join(step_cells(row))} of {row['n']} withstand")
+    lines.append(f"  {'average':<{width}}  {count(found.average, found.average_interval)}")
+    return "\n".join(lines)
+
+
+def step_cells(row: Mapping[Hashable, Any]) -> list[str]:
+    """Return mean, mean of the broken ones, and the censored, of a row of :class:`LeastSteps` classes."""
+    broken = count(row["mean_broken"], (row["mean_broken_low"], row["mean_broken_high"]))
+    return [count(row["mean"], (row["low"], row["high"])), broken, str(row["censored"])]
+
+
+def count(value: float, interval: Interval) -> str:
+    """Return "12.3 [11.8, 13.0]" for a mean of counts; a value that was not measured is "n/a"."""
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
+
+
 def _radius(value: float, interval: Interval) -> str:
     if not math.isfinite(value):
         return "n/a"
@@ -133,6 +161,8 @@ def as_text(summary: Summary, format: TextFormat) -> str:
             parts.append("\n\n".join([*lines[:2], table, lines[2]]))
         if attack.least_epsilon is not None:
             parts.append(_least_epsilon_table(attack.least_epsilon, tablefmt))
+        if attack.least_steps is not None:
+            parts.append(_least_steps_table(attack.least_steps, tablefmt))
     return "\n\n".join(parts)
 
 
@@ -147,6 +177,15 @@ def _least_epsilon_table(found: LeastEpsilons, tablefmt: str) -> str:
     rows.append(["CRU_eps", "", _radius(found.cru_eps, found.cru_eps_interval), ""])
     headers = ["class", "n", "mean least epsilon", f"withstand {epsilon_text(found.largest)}"]
     return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 3))
+
+
+def _least_steps_table(found: LeastSteps, tablefmt: str) -> str:
+    from tabulate import tabulate
+
+    rows = [[row["class"], str(row["n"]), *step_cells(row)] for row in found.classes.to_dict("records")]
+    rows.append(["average", "", count(found.average, found.average_interval), "", str(found.censored)])
+    headers = ["class", "n", "mean least steps", "of the broken", f"withstand {found.limit:,}"]
+    return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
 
 
 def as_rich(attack: AttackSummary) -> "Table":
@@ -173,16 +212,16 @@ def _csv(summary: Summary) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     errors = (*COLUMNS, "strict_bndy")
-    searched = any(attack.least_epsilon is not None for attack in summary.attacks.values())
-    ends = [f"{e}{end}" for e in (*errors, *(["least_epsilon"] if searched else [])) for end in ("", "_low", "_high")]
+    searched = [s for s in ("least_epsilon", "least_steps") if any(getattr(a, s) for a in summary.attacks.values())]
+    ends = [f"{e}{end}" for e in (*errors, *searched) for end in ("", "_low", "_high")]
     writer.writerow(["model", "dataset", "protocol", "attack", "epsilon", "class", "n", *ends])
     for attack in summary.attacks.values():
-        least = [] if attack.least_epsilon is None else attack.least_epsilon.classes.to_dict("records")
+        least = {s: None if (of := getattr(attack, s)) is None else of.classes for s in searched}
         for number, row in enumerate(attack.classes.to_dict("records")):
             intervals = attack.class_intervals[row["class"]]
             numbers = [v for e in errors for v in (row[e], *intervals[e])]
-            if searched:
-                numbers += [least[number][name] for name in ("mean", "low", "high")] if least else [math.nan] * 3
+            for found in least.values():
+                numbers += [math.nan] * 3 if found is None else list(found.loc[number, ["mean", "low", "high"]])
             start = [summary.model, summary.dataset, summary.protocol, attack.attack, attack.epsilon]
             writer.writerow(
                 [*start, row["class"], row["n"], *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers)]

@@ -27,6 +27,9 @@ def test_the_named_protocols_are_those_of_the_agreement():
         ({"epsilon": 4 / 255}, {"epsilon": 4 / 255}),
         ({"step": 0.001}, {"step": 0.001}),
         ({"steps": 50}, {"attacks": ["pgd50"]}),
+        ({"attacks": ("least-steps",), "step": 0.4 / 255}, {"attacks": ["least-steps"]}),
+        ({"attacks": ("least-steps",), "step": 2 / 255}, {"attacks": ["least-steps"], "step": 2 / 255}),
+        ({"max_steps": 50}, {"max_steps": 50}),
         ({"attacks": ("pgd20", "autoattack"), "steps": 7}, {"attacks": ["pgd7", "autoattack"]}),
         ({"restarts": 3, "score": "any", "seed": 4}, {"restarts": 3, "score": "any", "seed": 4}),
     ],
@@ -38,6 +41,8 @@ def test_what_differs_from_the_name_is_said(changes, modified):
 def test_the_step_shrinks_with_a_small_epsilon():
     assert Protocol(epsilon=4 / 255).pgd_step == pytest.approx(1 / 255)
     assert Protocol(epsilon=16 / 255).pgd_step == pytest.approx(2 / 255)
+    assert Protocol(epsilon=16 / 255).small_step == pytest.approx(0.4 / 255)
+    assert Protocol(epsilon=4 / 255).small_step == pytest.approx(0.2 / 255)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +54,9 @@ def test_the_step_shrinks_with_a_small_epsilon():
         ({"epsilon": float("nan")}, "greater than 0"),
         ({"step": 2.0}, "2/255"),
         ({"restarts": 0}, "restarts 0"),
+        ({"max_steps": 0}, "max_steps 0"),
+        ({"max_steps": 10_001}, "1 to 10,000"),
+        ({"attacks": ("least-step",)}, "Did you mean 'least-steps'"),
         ({"steps": 0}, "pgd0"),
         ({"steps": -5}, "pgd-5"),
         ({"seed": -1}, "seed -1"),

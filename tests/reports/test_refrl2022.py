@@ -12,9 +12,10 @@ from PIL import Image
 from fairbench import Outcomes
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import write_result
+from fairbench.metrics.ranks import spearman
 from fairbench.reports import claims, refrl2022
 from fairbench.reports.claims import FAILS, HOLDS, MISSING, OPEN, Group, Reading, Row, group_verdict, verdict
-from fairbench.reports.readings import average, class_worst_before, signed, spearman
+from fairbench.reports.readings import average, class_worst_before, signed
 from fairbench.reports.refrl2022 import (
     AS_PUBLISHED,
     AT,

@@ -1,0 +1,425 @@
+"""Claims on unfairness beyond one epsilon, measured: ``sooksatra2022`` on CAU and CRU, ``sun2023`` on its Figure 2.
+
+``sooksatra2022`` compares a standard with a robust CIFAR-10 network; here three such pairs of LeNet-5 on Fashion-MNIST
+are compared, on the same images each. Figure 2 of ``sun2023`` is about one model at a time.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fairbench.leaderboard.results import published_folder
+from fairbench.metrics.class_means import ClassMeans
+from fairbench.metrics.curves import success_curves
+from fairbench.metrics.least_epsilon import least_epsilons, limited_epsilons, up_to
+from fairbench.metrics.paired import Estimate, check_same_examples
+from fairbench.metrics.tendency import Tendency, tendency
+from fairbench.metrics.unfairness import spread
+from fairbench.outcomes import Outcomes
+from fairbench.reports.claims import MEASURED, Claim, Group, Paper, Reading, Row, not_measured, verdict
+from fairbench.reports.readings import Take, cau, change, row_of, signed
+
+STANDARD, PGD_AT, BAT = (f"{method}_lenet5_fashion_mnist" for method in ("standard", "pgd_at", "bat"))
+PUBLIC_STANDARD, PUBLIC_ROBUST = "lenet5_fashion_natural", "lenet5_fashion_adversarial"
+ZOO, PUBLIC = (STANDARD, PGD_AT, BAT), (PUBLIC_STANDARD, PUBLIC_ROBUST)
+TITLES = {
+    STANDARD: "zoo, standard training",
+    PGD_AT: "zoo, PGD-AT",
+    BAT: "zoo, BAT",
+    PUBLIC_STANDARD: "public checkpoint, standard training",
+    PUBLIC_ROBUST: "public checkpoint, adversarial training",
+}
+"""The models, and what they are."""
+PAIRS = {
+    "zoo, PGD-AT": (STANDARD, PGD_AT),
+    "zoo, BAT": (STANDARD, BAT),
+    "public checkpoints": (PUBLIC_STANDARD, PUBLIC_ROBUST),
+}
+"""A standard and a robust model each."""
+
+LE, PGD10, STEPS = "least-epsilon", "pgd10", "least-steps"
+SEARCHED, LARGEST = 64, 20
+"""Largest radius of the kept searches, and the largest that counts here, in 1/255.
+
+The search attacks with 20 steps of at most 2/255. From a random start these cross the whole ball up to 20/255; above
+it, images withstand that more steps would break.
+"""
+
+RADII = (4, 8, 12, 16, 20)
+"""Radii at which CRU_s is read off the search for least epsilon, in 1/255."""
+
+Quantity = Callable[[Outcomes], np.ndarray]
+"""What is known of each example: (n,), finite."""
+
+_FROM_FIGURE_2 = "`sun2023`, on its Figure 2 (ResNet-18 on CIFAR-10, PGD-AT)"
+
+
+def whole_split(model: str) -> str:
+    """Return the name of a model's result on all test images."""
+    return f"{model}.standard"
+
+
+def sample(model: str) -> str:
+    """Return the name of a model's result on the sample, with least epsilon, least steps and PGD-10."""
+    return f"{model}.quick.attacks-{PGD10}-{STEPS}-{LE}.max_epsilon-{SEARCHED}-255"
+
+
+def measure(results: Mapping[str, Outcomes]) -> tuple[Claim, ...]:
+    """Measure the claims with the results there are, by name; a row that lacks one says which.
+
+    Raises
+    ------
+    OutcomesError
+        Results that are compared are not of the same images.
+    """
+    results = {
+        name: up_to(outcomes, LE, LARGEST / 255) if f"{LE}_epsilon" in outcomes.frame else outcomes
+        for name, outcomes in results.items()
+    }
+    found = {model: tendency(results[sample(model)]) for model in TITLES if sample(model) in results}
+    return (
+        accuracy_unfairness(results),
+        least_epsilon_unfairness(results),
+        success_rate_unfairness(results),
+        shrinking_difference(results),
+        source_classes(found),
+        target_classes(found),
+    )
+
+
+def accuracy_unfairness(results: Mapping[str, Outcomes]) -> Claim:
+    """Claim 1: robust models have the larger CAU."""
+    take = change(cau, "std_a", "std_b", decimals=3)
+    rows = [_pair_row(results, whole_split, "CAU, all test images", _printed("CAU", 3), take)]
+    return Claim(
+        1,
+        "A robust model has the larger CAU",
+        "`sooksatra2022`: on CIFAR-10 the largest difference of two class accuracies is 0.286 for the standard and "
+        "0.344 for the robust network (Section IV-B, Figure 1).",
+        _pairs(rows),
+        "Values are of the standard and the robust model, and their difference.",
+    )
+
+
+def least_epsilon_unfairness(results: Mapping[str, Outcomes]) -> Claim:
+    """Claim 2: robust models have the larger CRU_eps."""
+
+    def share(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        return spread(means) / (np.nansum(means * sizes, axis=-1) / sizes.sum())
+
+    def smallest(means: np.ndarray, _: np.ndarray) -> np.ndarray:
+        return np.fmin.reduce(means, axis=-1)
+
+    def largest(means: np.ndarray, _: np.ndarray) -> np.ndarray:
+        return np.fmax.reduce(means, axis=-1)
+
+    rows = [
+        _pair_row(
+            results, sample, "CRU_eps", _printed("CRU_eps", 4), _mean_change(lambda m, _: spread(m), claimed=True)
+        ),
+        _pair_row(results, sample, "smallest class mean of least epsilon", "hardly larger", _mean_change(smallest)),
+        _pair_row(results, sample, "largest class mean of least epsilon", "much larger", _mean_change(largest)),
+        _pair_row(results, sample, "CRU_eps, in units of the average least epsilon", "", _mean_change(share)),
+    ]
+    return Claim(
+        2,
+        "A robust model has the larger CRU_eps",
+        "`sooksatra2022`: on CIFAR-10 the largest difference of two classes' mean least epsilon is 0.0014 for the "
+        "standard and 0.005 for the robust network, because hard classes gain little and easy ones much (Section IV-C, "
+        "Figure 2).",
+        _pairs(rows),
+        f"Radii in pixels of [0, 1]; an image that {LARGEST}/255 does not break counts as that. Of the robust "
+        "models' images that is more than half, so their largest class mean, and with it CRU_eps, is held down by the "
+        "limit, and the verdict says nothing of a search without one. The last row says whether the gap grows more "
+        "than robustness as a whole does.",
+    )
+
+
+def success_rate_unfairness(results: Mapping[str, Outcomes]) -> Claim:
+    """Claim 3: robust models have the larger CRU_s."""
+    rows = [
+        _pair_row(results, sample, f"CRU_s at {radius}/255, points", "larger", _gap_change(radius)) for radius in RADII
+    ]
+    rows.append(_pair_row(results, sample, "images broken, standard model, percent", "95.76 at 0.01", _broken_standard))
+    return Claim(
+        3,
+        "A robust model has the larger CRU_s",
+        f"`sooksatra2022`: on CIFAR-10, standard to robust, {_printed_success_rates()} (Table I). The smallest of "
+        "these epsilons already breaks the standard network on nearly all images.",
+        _pairs(rows),
+        "Success rates are over all images of a class, clean errors included. The last row says how far the standard "
+        "model is broken: the paper compares where it is broken nearly whole.",
+    )
+
+
+def shrinking_difference(results: Mapping[str, Outcomes]) -> Claim:
+    """Claim 4: the difference of the two CRU_s shrinks as epsilon grows."""
+    rows = [
+        _pair_row(results, sample, f"robust less standard, {a}/255 to {b}/255", "smaller", _difference_change(a, b))
+        for a, b in itertools.pairwise(RADII)
+    ]
+    return Claim(
+        4,
+        "The difference of their CRU_s shrinks as epsilon grows",
+        f"`sooksatra2022`: on CIFAR-10 it is {_printed_differences()}; the reason given is that the attack is more "
+        "effective at larger epsilon (Section IV-C).",
+        _pairs(rows),
+        "Each row compares the difference at a radius with that at the next, in points; a change below 0 means that "
+        "the robust model's CRU_s comes nearer to the standard one's, or falls further below it.",
+    )
+
+
+def source_classes(found: Mapping[str, Tendency]) -> Claim:
+    """Claim 5: the steps to break a class agree with its robust accuracy."""
+    rows: list[_Measure] = [
+        (
+            "rank correlation of robust accuracy and mean least steps",
+            "positive",
+            lambda of: _correlation(of.steps_and_robustness, above=True),
+        ),
+        (
+            "the same, of the broken images alone",
+            "positive, if it leaves the others out",
+            lambda of: _correlation(of.broken_steps_and_robustness, above=True),
+        ),
+        ("images that withstand all steps, percent", "", _withstanding),
+        ("most steps that a broken image took", "", _most_steps),
+    ]
+    return Claim(
+        5,
+        "Steps to break a class agree with its robust accuracy",
+        f"{_FROM_FIGURE_2}: the average number of attack steps (1,000 of 0.4/255) and the robust accuracy of the "
+        "classes are correlated. It gives no number, and does not say how it counts images that are never broken.",
+        _models(found, rows),
+        "Robust accuracy is under PGD-10. An image that withstands counts as 1,000 steps in the first row. Where "
+        "images break early or never, that mean is close to 1,000 times the share that withstands, and the first row "
+        "agrees nearly by construction. The second row is free of this: do images of a robust class that break hold "
+        "out longer?",
+    )
+
+
+def target_classes(found: Mapping[str, Tendency]) -> Claim:
+    """Claim 6: the targets of adversarial examples are not uniform, and robust classes are rarely targets."""
+    rows: list[_Measure] = [
+        ("total variation of the targets from uniform", "clear tendency", partial(_distance, "total_variation")),
+        ("KL from uniform, nats", "clear tendency", partial(_distance, "kl")),
+        ("most frequent target", "", _most_frequent),
+        (
+            "rank correlation of robust accuracy and target share",
+            "negative",
+            lambda of: _correlation(of.targets_and_robustness, above=False),
+        ),
+    ]
+    return Claim(
+        6,
+        "Targets are not uniform, and robust classes are rarely targets",
+        f"{_FROM_FIGURE_2}: adversarial examples tend towards some classes, and the more robust a class, the rarer it "
+        "is a target. It gives no number.",
+        _models(found, rows),
+        "Targets are the wrong predictions under PGD-10. A distance speaks of a tendency if its interval lies above "
+        "what chance gives when each wrong prediction goes to any other class alike (the range in the remark holds "
+        "95 % of such draws).",
+    )
+
+
+_Measure = tuple[str, str, Callable[[Tendency], Reading]]
+
+
+def _printed(name: str, decimals: int) -> str:
+    """Return what the paper prints for a measure on CIFAR-10, standard to robust."""
+    table = pd.read_csv(published_folder() / "sooksatra2022_text.csv").set_index(["measure", "dataset", "model"])
+    before, after = (float(table["value"][name, "CIFAR-10", model]) for model in ("standard", "robust"))
+    return f"larger ({before:.{decimals}f} to {after:.{decimals}f})"
+
+
+def _printed_table() -> pd.DataFrame:
+    """Return CRU_s on CIFAR-10 as Table I prints it: a row per epsilon, a column per model."""
+    table = pd.read_csv(published_folder() / "sooksatra2022_table1.csv")
+    return table.pivot(index="epsilon", columns="model", values="cru_s")
+
+
+def _printed_success_rates() -> str:
+    rows = _printed_table().iterrows()
+    return ", ".join(f"{row['standard']:.2f} to {row['robust']:.2f} at {epsilon:g}" for epsilon, row in rows)
+
+
+def _printed_differences() -> str:
+    rows = _printed_table().iterrows()
+    return ", ".join(f"{row['robust'] - row['standard']:.2f} at {epsilon:g}" for epsilon, row in rows)
+
+
+_PairRow = Callable[[tuple[str, str]], Row]
+
+
+def _pair_row(
+    results: Mapping[str, Outcomes], result: Callable[[str], str], measure: str, report: str, take: Take
+) -> _PairRow:
+    return lambda models: row_of(results, {MEASURED: [result(model) for model in models]}, measure, report, take)
+
+
+def _pairs(rows: Sequence[_PairRow]) -> tuple[Group, ...]:
+    return tuple(Group(title, models, tuple(row(models) for row in rows)) for title, models in PAIRS.items())
+
+
+def _models(found: Mapping[str, Tendency], rows: Sequence[_Measure]) -> tuple[Group, ...]:
+    """Read measures of one model at a time."""
+
+    def read(model: str, reading: Callable[[Tendency], Reading]) -> Reading:
+        return reading(found[model]) if model in found else not_measured([sample(model)])
+
+    return tuple(
+        Group(title, (model,), tuple(Row(name, report, {MEASURED: read(model, of)}) for name, report, of in rows))
+        for model, title in TITLES.items()
+    )
+
+
+def _paired(a: Outcomes, b: Outcomes, *quantities: Quantity) -> ClassMeans:
+    """Return class means of quantities of a, then of b, with the same examples resampled for both."""
+    check_same_examples(a, b, LE)
+    values = np.stack([quantity(outcomes) for outcomes in (a, b) for quantity in quantities], axis=1)
+    return ClassMeans.of(a.frame["label"].to_numpy(), values, len(a.classes))
+
+
+def _least(outcomes: Outcomes) -> np.ndarray:
+    return limited_epsilons(outcomes, LE)
+
+
+def _broken_at(radius: int) -> Quantity:
+    """Return whether an example is broken at a radius in 1/255, as 0 or 100."""
+
+    def broken(outcomes: Outcomes) -> np.ndarray:
+        least = outcomes.frame[f"{LE}_epsilon"].to_numpy(dtype=float)
+        return np.where(least <= radius / 255 + 1e-6, 100.0, 0.0)
+
+    return broken
+
+
+def _mean_change(statistic: Callable[[np.ndarray, np.ndarray], np.ndarray], *, claimed: bool = False) -> Take:
+    """A statistic of the class means of least epsilon (..., K) and the class sizes, of both models; claimed to rise."""
+
+    def take(a: Outcomes, b: Outcomes) -> Reading:
+        means = _paired(a, b, _least)
+
+        def of(model: int, values: np.ndarray) -> np.ndarray:
+            return statistic(values[..., model], means.sizes)
+
+        found = means.estimate(lambda m: of(1, m) - of(0, m))
+        start = " to ".join(f"{float(of(model, means.observed)):.3f}" for model in (0, 1))
+        judged = verdict(found.interval, above=True) if claimed else None
+        return Reading(f"{start}: {signed(found, 3)}", judged, value=found.value, interval=found.interval)
+
+    return take
+
+
+def _gap_change(radius: int) -> Take:
+    """CRU_s at a radius of both models, and the difference; claimed to rise."""
+
+    def take(a: Outcomes, b: Outcomes) -> Reading:
+        means = _paired(a, b, _broken_at(radius))
+        found = means.estimate(lambda m: spread(m[..., 1]) - spread(m[..., 0]))
+        start = " to ".join(f"{float(spread(means.observed[..., model])):.1f}" for model in (0, 1))
+        text = f"{start}: {signed(found, 1)}"
+        return Reading(text, verdict(found.interval, above=True), value=found.value, interval=found.interval)
+
+    return take
+
+
+def _broken_standard(a: Outcomes, _: Outcomes) -> Reading:
+    """Say how much of the standard model is broken at each radius: where the two can be compared as in the paper."""
+    shares = (f"{float(_broken_at(radius)(a).mean()):.1f} at {radius}/255" for radius in RADII)
+    return Reading(", ".join(shares))
+
+
+def _difference_change(smaller: int, larger: int) -> Take:
+    """The difference of the two models' CRU_s at one radius and at a larger one; claimed to fall."""
+
+    def take(a: Outcomes, b: Outcomes) -> Reading:
+        means = _paired(a, b, _broken_at(smaller), _broken_at(larger))
+
+        def difference(m: np.ndarray, place: int) -> np.ndarray:
+            return spread(m[..., 2 + place]) - spread(m[..., place])
+
+        found = means.estimate(lambda m: difference(m, 1) - difference(m, 0))
+        start = " to ".join(f"{float(difference(means.observed, place)):+.1f}" for place in (0, 1))
+        text = f"{start}: {signed(found, 1)}"
+        return Reading(text, verdict(found.interval, above=False), value=found.value, interval=found.interval)
+
+    return take
+
+
+def _correlation(found: Estimate, *, above: bool) -> Reading:
+    judged = verdict(found.interval, above=above)
+    return Reading(signed(found, 2), judged, value=found.value, interval=found.interval)
+
+
+def _withstanding(found: Tendency) -> Reading:
+    n = int(found.steps.classes["n"].sum())
+    share = 100 * found.steps.censored / n if n else float("nan")
+    return Reading(f"{share:.1f}", value=share)
+
+
+def _most_steps(found: Tendency) -> Reading:
+    return Reading("n/a" if found.steps.most is None else f"{found.steps.most:,} of {found.steps.limit:,}")
+
+
+def _distance(name: str, found: Tendency) -> Reading:
+    distance: Estimate = getattr(found, name)
+    low, high = getattr(found, f"{name}_by_chance")
+    return Reading(
+        f"{distance.value:.3f} [{distance.interval[0]:.3f}, {distance.interval[1]:.3f}]",
+        verdict(distance.interval, above=True, boundary=high),
+        f"by chance {low:.3f} to {high:.3f}",
+        distance.value,
+        distance.interval,
+    )
+
+
+def _most_frequent(found: Tendency) -> Reading:
+    if found.classes["target"].isna().all():
+        return Reading("n/a")
+    row = found.classes.iloc[int(np.nanargmax(found.classes["target"]))]
+    text = f"{row['class']}, {row['target']:.1f} % [{row['target_low']:.1f}, {row['target_high']:.1f}]"
+    return Reading(text, None, f"{row['target_no_tendency']:.1f} % without tendency", float(row["target"]))
+
+
+def _draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
+    """Draw curves and tendencies, the models of the zoo and the public checkpoints each in a figure of their own."""
+    from fairbench.files import make_folder
+    from fairbench.reports import curves
+    from fairbench.reports import tendency as tendencies
+
+    make_folder(folder)
+    drawn = []
+    for title, models in (("zoo", ZOO), ("public", PUBLIC)):
+        if not all(sample(model) in results for model in models):
+            continue
+        outcomes = {model: up_to(results[sample(model)], LE, LARGEST / 255) for model in models}
+        radii = [radius / 255 for radius in range(0, LARGEST + 1, 2)]
+        found = {model: success_curves(of_model, LE, radii) for model, of_model in outcomes.items()}
+        means = {model: least_epsilons(of_model, LE) for model, of_model in outcomes.items()}
+        path = folder / f"unfairness_curves_{title}.png"
+        curves.draw(found, means, path)
+        tendencies.draw(
+            {model: tendency(of_model) for model, of_model in outcomes.items()},
+            folder / f"unfairness_tendency_{title}.png",
+        )
+        drawn += [path, folder / f"unfairness_tendency_{title}.png"]
+    return drawn
+
+
+PAPER = Paper(
+    key="sooksatra2022",
+    title="CAU and CRU of standard and robust models, and sun2023's source and target classes, on Fashion-MNIST",
+    results=(
+        *(whole_split(model) for model in TITLES),
+        *(sample(model) for model in TITLES),
+    ),
+    radii=(MEASURED,),
+    measure=measure,
+    draw=_draw,
+    page="unfairness.md",
+)
