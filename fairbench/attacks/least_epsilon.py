@@ -35,7 +35,8 @@ class LeastEpsilon:
     resolution
         Distance between radii, in the unit of the inputs.
     steps
-        Of the PGD at each radius; its step is the smaller of 2/255 and a quarter of the radius, any iterate counts.
+        Of the PGD at each radius; any iterate counts. Its step is the smaller of 2/255 and a quarter of the radius, but
+        no less than 2.5 radii over ``steps``: enough to cross the ball from any start (16/255 on, with 20 steps).
     search
         "bisect" or "scan".
     seed
@@ -66,7 +67,7 @@ class LeastEpsilon:
             "epsilon": self.threat_model.epsilon,
             "resolution": self.resolution,
             "steps": self.steps,
-            "step": "min(2/255, epsilon/4)",
+            "step": "max(min(2/255, epsilon/4), 2.5 epsilon/steps)",
             "score": "any",
             "loss": "ce",
             "init": "uniform",
@@ -163,7 +164,7 @@ class _Search:
             x,
             y,
             epsilon=radius,
-            step=torch.clamp(radius / 4, max=2 / 255),
+            step=torch.maximum(torch.clamp(radius / 4, max=2 / 255), 2.5 * radius / self.attack.steps),
             steps=self.attack.steps,
             noise=self.noise[at],
             stop="misclassified",
