@@ -15,8 +15,6 @@ from fairbench.metrics.intervals import Interval
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 
-_ROUNDING = 1e-6
-
 
 @dataclass(frozen=True)
 class LeastEpsilons:
@@ -87,16 +85,3 @@ def limited_epsilons(outcomes: Outcomes, attack: str) -> np.ndarray:
     """Return each example's least epsilon (n,), those that withstand counted as the largest radius tried."""
     radius = outcomes.frame[f"{attack}_epsilon"].to_numpy(dtype=float)
     return np.where(np.isnan(radius), float(outcomes.manifest["attacks"][attack]["epsilon"]), radius)
-
-
-def up_to(outcomes: Outcomes, attack: str, largest: float) -> Outcomes:
-    """Return the outcomes as a search that ends at a smaller radius gives them: what needs more is censored."""
-    beyond = ~(outcomes.frame[f"{attack}_epsilon"] <= largest + _ROUNDING)
-    frame = outcomes.frame.copy()
-    frame[f"{attack}_epsilon"] = frame[f"{attack}_epsilon"].mask(beyond)
-    frame[f"{attack}_censored"] = beyond
-    frame[f"{attack}_pred"] = frame[f"{attack}_pred"].mask(beyond, frame["clean_pred"])
-    attacks = outcomes.manifest["attacks"]
-    return Outcomes(
-        frame, {**outcomes.manifest, "attacks": {**attacks, attack: {**attacks[attack], "epsilon": largest}}}
-    )

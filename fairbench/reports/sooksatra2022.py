@@ -15,7 +15,7 @@ import pandas as pd
 from fairbench.leaderboard.results import published_folder
 from fairbench.metrics.class_means import ClassMeans
 from fairbench.metrics.curves import success_curves
-from fairbench.metrics.least_epsilon import least_epsilons, limited_epsilons, up_to
+from fairbench.metrics.least_epsilon import least_epsilons, limited_epsilons
 from fairbench.metrics.paired import Estimate, check_same_examples
 from fairbench.metrics.tendency import Tendency, tendency
 from fairbench.metrics.unfairness import spread
@@ -42,14 +42,10 @@ PAIRS = {
 """A standard and a robust model each."""
 
 LE, PGD10, STEPS = "least-epsilon", "pgd10", "least-steps"
-SEARCHED, LARGEST = 64, 20
-"""Largest radius of the kept searches, and the largest that counts here, in 1/255.
+SEARCHED = 64
+"""Largest radius of the kept searches, in 1/255."""
 
-The search attacks with 20 steps of at most 2/255. From a random start these cross the whole ball up to 20/255; above
-it, images withstand that more steps would break.
-"""
-
-RADII = (4, 8, 12, 16, 20)
+RADII = (4, 8, 16, 24, 32, 48)
 """Radii at which CRU_s is read off the search for least epsilon, in 1/255."""
 
 Quantity = Callable[[Outcomes], np.ndarray]
@@ -76,10 +72,6 @@ def measure(results: Mapping[str, Outcomes]) -> tuple[Claim, ...]:
     OutcomesError
         Results that are compared are not of the same images.
     """
-    results = {
-        name: up_to(outcomes, LE, LARGEST / 255) if f"{LE}_epsilon" in outcomes.frame else outcomes
-        for name, outcomes in results.items()
-    }
     found = {model: tendency(results[sample(model)]) for model in TITLES if sample(model) in results}
     return (
         accuracy_unfairness(results),
@@ -132,10 +124,8 @@ def least_epsilon_unfairness(results: Mapping[str, Outcomes]) -> Claim:
         "standard and 0.005 for the robust network, because hard classes gain little and easy ones much (Section IV-C, "
         "Figure 2).",
         _pairs(rows),
-        f"Radii in pixels of [0, 1]; an image that {LARGEST}/255 does not break counts as that. Of the robust "
-        "models' images that is more than half, so their largest class mean, and with it CRU_eps, is held down by the "
-        "limit, and the verdict says nothing of a search without one. The last row says whether the gap grows more "
-        "than robustness as a whole does.",
+        f"Radii in pixels of [0, 1]; an image that {SEARCHED}/255 does not break counts as that. The last row says "
+        "whether the gap grows more than robustness as a whole does.",
     )
 
 
@@ -397,8 +387,8 @@ def _draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
     for title, models in (("zoo", ZOO), ("public", PUBLIC)):
         if not all(sample(model) in results for model in models):
             continue
-        outcomes = {model: up_to(results[sample(model)], LE, LARGEST / 255) for model in models}
-        radii = [radius / 255 for radius in range(0, LARGEST + 1, 2)]
+        outcomes = {model: results[sample(model)] for model in models}
+        radii = [radius / 255 for radius in range(0, SEARCHED + 1, 2)]
         found = {model: success_curves(of_model, LE, radii) for model, of_model in outcomes.items()}
         means = {model: least_epsilons(of_model, LE) for model, of_model in outcomes.items()}
         path = folder / f"unfairness_curves_{title}.png"

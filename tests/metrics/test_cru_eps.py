@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from fairbench import Outcomes, summarize
-from fairbench.metrics.least_epsilon import limited_epsilons, up_to
 
 LARGEST = 0.1
 
@@ -72,13 +71,3 @@ def test_it_is_in_the_document_as_plain_numbers_and_only_for_this_attack():
     found = summarize(Outcomes(frame, {"dataset": {"classes": ["cat", "dog"]}}))
     assert found.attacks["pgd20"].least_epsilon is None
     assert "least_epsilon" not in found.attacks["pgd20"].to_dict()
-
-
-def test_a_search_cut_short_is_what_one_to_a_smaller_radius_gives():
-    radii = [[0.02, 0.06], [0.0, 0.04, np.nan], []]
-    cut = up_to(outcomes([np.array(r, dtype=float) for r in radii]), "least-epsilon", 0.04)
-    assert cut.frame["least-epsilon_censored"].tolist() == [False, True, False, False, True]
-    assert limited_epsilons(cut, "least-epsilon") == pytest.approx([0.02, 0.04, 0, 0.04, 0.04])
-    found = summarize(cut).attacks["least-epsilon"]
-    assert (found.epsilon, found.least_epsilon.largest, found.least_epsilon.censored) == (0.04, 0.04, 2)
-    assert found.avg_rob == 60, "of five, who needs more than 0.04 and who withstood are not broken"
