@@ -5,6 +5,7 @@ breaks at one radius breaks at a larger one, guesses where that begins from the 
 with a radius that breaks the example and the one below that does not. Both run the same PGD from the same start.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +36,13 @@ class LeastEpsilon:
     resolution
         Distance between radii, in the unit of the inputs.
     steps
-        Of the PGD at each radius; its step is the smaller of 2/255 and a quarter of the radius, any iterate counts.
+        Of the PGD at each radius; any iterate counts.
     search
         "bisect" or "scan".
     seed
         The start of an example depends on (seed, its index) alone, and scales with the radius.
+    largest_step
+        PGD's step is the smaller of this and a quarter of the radius; infinity for features.
     """
 
     threat_model: ThreatModel
@@ -47,6 +50,7 @@ class LeastEpsilon:
     steps: int = 20
     search: str = "bisect"
     seed: int = 0
+    largest_step: float = 2 / 255
     name: str = "least-epsilon"
 
     @property
@@ -62,11 +66,10 @@ class LeastEpsilon:
     def parameters(self) -> dict[str, Any]:
         """Return every parameter as plain data."""
         return {
-            "norm": "Linf",
-            "epsilon": self.threat_model.epsilon,
+            **self.threat_model.parameters(),
             "resolution": self.resolution,
             "steps": self.steps,
-            "step": "min(2/255, epsilon/4)",
+            "step": "epsilon/4" if math.isinf(self.largest_step) else "min(2/255, epsilon/4)",
             "score": "any",
             "loss": "ce",
             "init": "uniform",
@@ -163,11 +166,11 @@ class _Search:
             x,
             y,
             epsilon=radius,
-            step=torch.clamp(radius / 4, max=2 / 255),
+            step=torch.clamp(radius / 4, max=self.attack.largest_step),
             steps=self.attack.steps,
             noise=self.noise[at],
             stop="misclassified",
-            box=(self.attack.threat_model.low, self.attack.threat_model.high),
+            space=self.attack.threat_model.space,
         )
         candidates = found.last if found.first_wrong is None else found.first_wrong
         broken = self.verify(candidates, x, y)

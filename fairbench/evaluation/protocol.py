@@ -9,7 +9,7 @@ from fairbench.errors import ProtocolError
 from fairbench.registry import suggest
 
 if TYPE_CHECKING:
-    from fairbench.attacks.base import Attack
+    from fairbench.attacks.base import Attack, Space
 
 _PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
 _LEAST_EPSILON = {"least-epsilon": "bisect", "least-epsilon-scan": "scan"}
@@ -21,7 +21,8 @@ _MAX_RESTARTS = 1_000
 
 @dataclass(frozen=True)
 class Protocol:
-    """What an evaluation does. The named ones: :data:`QUICK`, :data:`STANDARD`, :data:`LEADERBOARD`.
+    """What an evaluation does. The named ones: :data:`QUICK`, :data:`STANDARD`, :data:`LEADERBOARD`, and for features
+    :data:`SOOKSATRA2022`.
 
     Parameters
     ----------
@@ -32,15 +33,20 @@ class Protocol:
     attacks
         "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection) and "least-epsilon-scan", in order.
     epsilon
-        L-inf radius in [0, 1] pixel units.
+        L-inf radius in [0, 1] pixel units, or in the unit of the features.
     max_epsilon, resolution
         Largest radius that least epsilon tries, and the distance between radii.
     step
-        PGD's step; default 2/255, or a quarter of epsilon where that is smaller.
+        PGD's step; default 2/255, or a quarter of epsilon where that is smaller; of features always a quarter.
     restarts, score
         PGD's random starts, and whether its last or any iterate is scored ("last", "any").
     seed
         Seed of every random start.
+    inputs
+        What it attacks, "images" or "features".
+    protect, in_range
+        Of features: columns of the table that stay as they are ("categorical": every one-hot), and whether each feature
+        stays in the range it has in the training split.
 
     Raises
     ------
@@ -58,18 +64,18 @@ class Protocol:
     restarts: int = 1
     score: Literal["last", "any"] = "last"
     seed: int = 0
+    inputs: Literal["images", "features"] = "images"
+    protect: tuple[str, ...] = ()
+    in_range: bool = False
 
     def __post_init__(self) -> None:
-        _check_fraction("epsilon", self.epsilon)
-        _check_fraction("max_epsilon", self.max_epsilon)
-        _check_fraction("resolution", self.resolution)
+        for radius in ("epsilon", "max_epsilon", "resolution", *(["step"] if self.step is not None else [])):
+            _check_radius(radius, getattr(self, radius), pixels=self.inputs == "images")
         if not self.max_epsilon / _MAX_LEVELS <= self.resolution <= self.max_epsilon:
             raise ProtocolError(
                 f"resolution {self.resolution:g}: with max_epsilon {self.max_epsilon:g} it must be "
                 f"{self.max_epsilon / _MAX_LEVELS:g} to {self.max_epsilon:g}."
             )
-        if self.step is not None:
-            _check_fraction("step", self.step)
         if not 1 <= self.restarts <= _MAX_RESTARTS:
             raise ProtocolError(f"restarts {self.restarts}: it must be 1 to {_MAX_RESTARTS}.")
         if self.score not in ("last", "any"):
@@ -82,6 +88,13 @@ class Protocol:
             _check_attack(attack)
         if len(set(self.attacks)) != len(self.attacks):
             raise ProtocolError(f"attacks {','.join(self.attacks)}: one stands twice.")
+        if self.inputs == "images" and (self.protect or self.in_range):
+            raise ProtocolError(f"--protect and --in-range are for features; protocol {self.name} attacks images.")
+        if self.inputs == "features" and "autoattack" in self.attacks:
+            raise ProtocolError(
+                "autoattack on features: pyautoattack clips its examples to [0, 1] pixels; take pgd20 with --restarts "
+                "and --score any."
+            )
 
     @classmethod
     def named(cls, name: str, *, steps: int | None = None, **changes: Any) -> "Protocol":
@@ -101,7 +114,7 @@ class Protocol:
         """
         if name not in NAMED:
             raise ProtocolError(f"unknown protocol '{name}'.{suggest(name, list(NAMED))}")
-        known = {f.name for f in fields(cls)} - {"name", "examples"}
+        known = {f.name for f in fields(cls)} - {"name", "examples", "inputs"}
         for field in changes:
             if field not in known:
                 raise ProtocolError(f"unknown protocol option '{field}'.{suggest(field, sorted(known))}")
@@ -113,7 +126,9 @@ class Protocol:
     @property
     def pgd_step(self) -> float:
         """The step PGD takes."""
-        return min(2 / 255, self.epsilon / 4) if self.step is None else self.step
+        if self.step is not None:
+            return self.step
+        return min(2 / 255, self.epsilon / 4) if self.inputs == "images" else self.epsilon / 4
 
     @property
     def modified(self) -> dict[str, Any]:
@@ -125,19 +140,20 @@ class Protocol:
             for field, value in changed.items()
             if value != getattr(original, field)
         }
-        if original is not None and not math.isclose(self.pgd_step, min(2 / 255, self.epsilon / 4)):
+        if original is not None and not math.isclose(self.pgd_step, replace(self, step=None).pgd_step):
             differing["step"] = self.step
         return differing
 
-    def build_attacks(self, num_classes: int) -> "list[Attack]":
-        """Build the attacks for a dataset of ``num_classes`` classes."""
+    def build_attacks(self, num_classes: int, space: "Space | None" = None) -> "list[Attack]":
+        """Build the attacks for a dataset of ``num_classes`` classes whose inputs may be what ``space`` says."""
         from fairbench.attacks.autoattack import AutoAttack
-        from fairbench.attacks.base import ThreatModel
+        from fairbench.attacks.base import PIXELS, ThreatModel
         from fairbench.attacks.least_epsilon import LeastEpsilon
         from fairbench.attacks.pgd import PGDAttack
 
-        threat_model = ThreatModel(self.epsilon)
-        largest = ThreatModel(self.max_epsilon)
+        threat_model = ThreatModel(self.epsilon, space or PIXELS)
+        largest = ThreatModel(self.max_epsilon, space or PIXELS)
+        largest_step = 2 / 255 if self.inputs == "images" else math.inf
         built: list[Attack] = []
         for name in self.attacks:
             match = _PGD.match(name)
@@ -146,7 +162,10 @@ class Protocol:
                 built.append(PGDAttack(threat_model, self.pgd_step, steps, self.restarts, self.score, self.seed))
             elif name in _LEAST_EPSILON:
                 search = _LEAST_EPSILON[name]
-                built.append(LeastEpsilon(largest, self.resolution, search=search, seed=self.seed, name=name))
+                found = LeastEpsilon(
+                    largest, self.resolution, search=search, seed=self.seed, largest_step=largest_step, name=name
+                )
+                built.append(found)
             else:
                 built.append(AutoAttack(threat_model, num_classes, self.seed))
         return built
@@ -167,10 +186,19 @@ def parse_fraction(text: str, what: str) -> float:
         raise ProtocolError(f"{what} '{text}': give a number such as 8/255 or 0.031.") from None
 
 
-def _check_fraction(what: str, value: float) -> None:
-    if not math.isfinite(value) or value <= 0:
+def default_protocol(dataset: str) -> str:
+    """Return the protocol that is taken where none is named: by what the dataset holds."""
+    from fairbench.datasets.named import has_features
+
+    return SOOKSATRA2022.name if has_features(dataset) else QUICK.name
+
+
+def _check_radius(what: str, value: float, *, pixels: bool) -> None:
+    if not pixels and (not math.isfinite(value) or value <= 0):
+        raise ProtocolError(f"{what} {value:g}: it must be greater than 0, in the unit of the features.")
+    if pixels and (not math.isfinite(value) or value <= 0):
         raise ProtocolError(f"{what} {value:g}: it must be greater than 0 and at most 1, such as 8/255.")
-    if value > 1:
+    if pixels and value > 1:
         raise ProtocolError(
             f"{what} {value:g}: pixels are in [0, 1] here, so it must be at most 1; "
             f"on the 0..255 scale you mean {value:g}/255."
@@ -188,5 +216,10 @@ def _check_attack(name: str) -> None:
 QUICK = Protocol()
 STANDARD = Protocol("standard", examples="test")
 LEADERBOARD = Protocol("leaderboard", examples="test", attacks=("pgd20", "autoattack"))
-NAMED = {protocol.name: protocol for protocol in (QUICK, STANDARD, LEADERBOARD)}
-_CHANGEABLE = ("attacks", "epsilon", "max_epsilon", "resolution", "step", "restarts", "score", "seed")
+SOOKSATRA2022 = Protocol(
+    "sooksatra2022", examples="test", epsilon=10.0, max_epsilon=40.0, resolution=1.0, inputs="features"
+)
+NAMED = {protocol.name: protocol for protocol in (QUICK, STANDARD, LEADERBOARD, SOOKSATRA2022)}
+_CHANGEABLE = (
+    "attacks epsilon max_epsilon resolution step restarts score seed protect in_range".split()  # as reports name them
+)

@@ -95,3 +95,16 @@ def percentile_interval(
     tail = 100 * (1 - LEVEL) / 2
     low, high = np.nanpercentile(values, [tail, 100 - tail])
     return float(np.fmin(low, found)), float(np.fmax(high, found))
+
+
+def resampled_means(values: np.ndarray, stream: int) -> np.ndarray:
+    """Return the means of samples with replacement, (draws,); NaN where there is no value.
+
+    Counts of the distinct values are drawn, not examples. ``stream`` tells the samples of one table apart.
+    """
+    if not len(values):
+        return np.full(DRAWS, np.nan)
+    distinct, counts = np.unique(values, return_counts=True)
+    generator = np.random.default_rng([BOOTSTRAP_SEED, stream])
+    drawn = generator.multinomial(len(values), counts / len(values), size=DRAWS)
+    return drawn @ distinct / len(values)

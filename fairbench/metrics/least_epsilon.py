@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairbench.metrics.intervals import BOOTSTRAP_SEED, DRAWS, Interval, percentile_interval
+from fairbench.metrics.intervals import Interval, percentile_interval, resampled_means
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 
@@ -68,7 +68,7 @@ def least_epsilons(outcomes: Outcomes, attack: str) -> LeastEpsilons | None:
     values = [np.where(np.isnan(radius[label == c]), largest, radius[label == c]) for c in range(len(outcomes.classes))]
     sizes = np.array([len(of_class) for of_class in values])
     means = np.array([of_class.mean() if len(of_class) else np.nan for of_class in values])
-    drawn = np.stack([_resampled_means(of_class, c) for c, of_class in enumerate(values)], axis=1)
+    drawn = np.stack([resampled_means(of_class, c) for c, of_class in enumerate(values)], axis=1)
 
     def average(class_means: np.ndarray) -> np.ndarray:
         return np.nansum(class_means * sizes, axis=-1) / max(int(sizes.sum()), 1)
@@ -89,13 +89,3 @@ def least_epsilons(outcomes: Outcomes, attack: str) -> LeastEpsilons | None:
         censored=int(table["censored"].sum()),
         classes=table,
     )
-
-
-def _resampled_means(values: np.ndarray, stream: int) -> np.ndarray:
-    """Return the means of samples with replacement: counts of the distinct values are drawn, not examples."""
-    if not len(values):
-        return np.full(DRAWS, np.nan)
-    distinct, counts = np.unique(values, return_counts=True)
-    generator = np.random.default_rng([BOOTSTRAP_SEED, stream])
-    drawn = generator.multinomial(len(values), counts / len(values), size=DRAWS)
-    return drawn @ distinct / len(values)
