@@ -182,11 +182,13 @@ def load_both(
 ) -> "tuple[Model, Dataset]":
     """Load the data first: a checkpoint's architecture may need to know its shape and class count."""
     from fairbench.datasets import load_dataset
+    from fairbench.datasets.named import has_features
     from fairbench.models import load_model
     from fairbench.models.loading import dropped_classes, own_dataset
 
     resize, drop = options.pop("resize"), options.pop("drop_classes")
     dataset = dataset or own_dataset(model)
+    protocol.check_inputs(dataset, "features" if has_features(dataset) else "images")
     split = "sample" if protocol.examples == "sample" else "test"
     data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
     left_out = dropped_classes(model)

@@ -74,7 +74,7 @@ def read_adult(root: Path, split: str, download: bool, *, standardized: bool = F
     return Dataset(
         "adult_standardized" if standardized else "adult",
         inputs[split],
-        table[_INCOME].to_numpy(),
+        table[_INCOME].to_numpy(copy=True),
         CLASSES,
         split=split,
         attributes={name: table[name].to_numpy(dtype=str) for name in ATTRIBUTES},

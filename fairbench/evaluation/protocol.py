@@ -144,6 +144,20 @@ class Protocol:
             differing["step"] = self.step
         return differing
 
+    def check_inputs(self, dataset: str, holds: str) -> None:
+        """Raise unless a dataset holds what the protocol attacks ("images" or "features").
+
+        Raises
+        ------
+        ProtocolError
+            It does not; one that does is named.
+        """
+        if self.inputs != holds:
+            fitting = "quick or standard" if holds == "images" else SOOKSATRA2022.name
+            raise ProtocolError(
+                f"protocol {self.name} attacks {self.inputs}, and {dataset} holds {holds}; take --protocol {fitting}."
+            )
+
     def build_attacks(self, num_classes: int, space: "Space | None" = None) -> "list[Attack]":
         """Build the attacks for a dataset of ``num_classes`` classes whose inputs may be what ``space`` says."""
         from fairbench.attacks.autoattack import AutoAttack

@@ -163,13 +163,7 @@ def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
     ProtocolError
         The protocol wants the whole test split, and this is a sample; or it is not for what the dataset holds.
     """
-    holds = "images" if dataset.features is None else "features"
-    if protocol.inputs != holds:
-        fitting = "quick or standard" if holds == "images" else "sooksatra2022"
-        raise ProtocolError(
-            f"protocol {protocol.name} attacks {protocol.inputs}, and {dataset.name} holds {holds}; take --protocol "
-            f"{fitting}."
-        )
+    protocol.check_inputs(dataset.name, "images" if dataset.features is None else "features")
     _check_kind(model, dataset)
     if protocol.examples == "test" and dataset.split == "sample":
         raise ProtocolError(f"protocol {protocol.name} needs the whole test split of {dataset.name}, not the sample.")
