@@ -101,7 +101,8 @@ def eou(outcomes: Outcomes, attribute: str, attack: str = CLEAN) -> EOU:
             low, high = _gap_interval(np.stack(drawn, axis=1), gap)
             labels.append({"label": of_label, "eou": gap, "low": low, "high": high})
     if not labels:
-        require_two(f"{attribute}, in one class", sizes >= SMALLEST, dict(zip(names, sizes.tolist(), strict=True)))
+        small = {name: int(n) for name, n in zip(names, sizes, strict=True) if n < SMALLEST}
+        require_two(f"{attribute}, in one class", sizes >= SMALLEST, small)
         raise OutcomesError(f"attribute {attribute}: no class has two groups of {SMALLEST} examples.")
     return EOU(attribute, attack, pd.DataFrame(groups), pd.DataFrame(labels), left_out)
 

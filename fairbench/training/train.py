@@ -159,11 +159,15 @@ def _finish(
 
 
 def _normalization(data: Dataset) -> Normalize:
-    """Return the layer that gives each channel, or feature, of the training inputs mean 0 and standard deviation 1."""
+    """Return the layer that gives each channel, or feature, of the training inputs mean 0 and standard deviation 1.
+
+    One that never varies gets mean 0 alone.
+    """
     axes = tuple(axis for axis in range(data.inputs.ndim) if axis != 1)
     scale = 255.0 if data.inputs.dtype == np.uint8 else 1.0
     mean = data.inputs.mean(axis=axes, dtype=np.float64) / scale
     std = data.inputs.std(axis=axes, dtype=np.float64) / scale
+    std[std == 0] = 1.0
     return Normalize(tuple(mean.tolist()), tuple(std.tolist()), of_features=data.features is not None)
 
 
