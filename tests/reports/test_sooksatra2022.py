@@ -1,5 +1,7 @@
 """The tables of sooksatra2022: as printed, beside what is kept."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -58,3 +60,27 @@ def test_the_options_of_other_tables_are_refused(cli):
     ran = cli("table", "sooksatra2022-2", "--ranks")
     assert ran.code == 2
     assert "leave --dataset and --ranks out" in ran.err
+
+
+def test_the_docs_page_quotes_what_is_kept():
+    page = (Path(__file__).parents[2] / "docs" / "tabular.md").read_text(encoding="utf-8")
+    for line in TABLE_2.lines():
+        if line.names[0] == "robust":
+            cells = [TABLE_2._cell(line, reading) for reading in (WHITE_BOX, TRANSFER)]
+            assert f"| robust | {line.names[1]} | {line.printed:.2f} | {' | '.join(cells)} |" in page
+        elif line.names[0] == "standard":
+            assert f"| standard | {line.names[1]} | {line.printed:.2f} | {TABLE_2._cell(line, WHITE_BOX)} | |" in page
+    for table in (TABLE_4, TABLE_5):
+        for line in table.lines():
+            if line.names[2] == "EOU":
+                assert table._cell(line, "here") in page
+    accuracies = {
+        "standard_mlp_adult.sooksatra2022": ("79.31", "12.54"),
+        "static_augmentation_mlp_adult.sooksatra2022": ("81.07", "6.59"),
+        "static_augmentation_mlp_adult.sooksatra2022.transfer-standard_mlp_adult": ("81.07", "94.14"),
+        "pgd_at_mlp_adult.sooksatra2022": ("76.51", "73.19"),
+    }
+    for name, quoted in accuracies.items():
+        found = summarize(read_result(name)).attacks["pgd20"]
+        assert (f"{100 - found.avg_std:.2f}", f"{100 - found.avg_rob:.2f}") == quoted
+        assert all(number in page for number in quoted)
