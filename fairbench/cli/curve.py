@@ -44,7 +44,8 @@ def curve(
 
     protocol = options.protocol(protocol, model[0], dataset)
     pixels = Protocol.named(protocol).inputs == "images"
-    epsilons = epsilons or ("0:32/255:2/255" if pixels else "0:20:2")
+    if epsilons is None:
+        epsilons = "0:32/255:2/255" if pixels else "0:20:2"
     radii = options.epsilons(epsilons)
     largest, resolution = radii[-1], _resolution(radii, epsilons)
     changes: dict[str, Any] = {"attacks": (_ATTACK,), "max_epsilon": largest, "resolution": resolution, "seed": seed}
