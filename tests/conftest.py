@@ -81,3 +81,31 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("getaddrinfo", "create_connection"):
         monkeypatch.setattr(socket, name, refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture
+def small_adult(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with 300 training and 240 test rows in the form of UCI's two files, the first with words missing.
+
+    Income above 50K goes with age; a third of the rows are women, and race "Other" has 12 rows in the test file.
+    """
+    from fairbench.datasets import tabular
+    from fairbench.provenance import sha256_file
+
+    folder = tmp_path / "data" / "adult"
+    folder.mkdir(parents=True)
+    for split, rows in (("train", 300), ("test", 240)):
+        lines = ["|1x3 Cross validator"] if split == "test" else []
+        for n in range(rows):
+            age, sex = 20 + (n * 7) % 50, "Female" if n % 3 == 0 else "Male"
+            race = "Other" if n % 20 == 0 else "White" if n % 2 else "Black"
+            work = "?" if n == 0 and split == "train" else "Private" if n % 5 else "State-gov"
+            income = (">50K" if age > 50 else "<=50K") + ("." if split == "test" else "")
+            lines.append(
+                f"{age}, {work}, {100_000 + 1_000 * n}, HS-grad, {9 + n % 4}, Divorced, Sales, Husband, {race}, {sex}, "
+                f"{(n % 2) * 500}, {n % 3}, {30 + n % 20}, Peru, {income}"
+            )
+        (folder / tabular.FILES[split][0]).write_text("\n".join(lines) + "\n\n")
+    hashes = {split: (name, sha256_file(folder / name)) for split, (name, _) in tabular.FILES.items()}
+    monkeypatch.setattr(tabular, "FILES", hashes)
+    return folder.parent

@@ -4,6 +4,7 @@
     python tools/publish.py runs/bat_resnet18 --fp16                         # rounded to half precision: half the size
     python tools/publish.py --results pgd_at_lenet5_fashion_mnist standard   # and what it does under a protocol
     python tools/publish.py --results NAME standard --epsilon 16/255
+    python tools/publish.py --results pgd_at_mlp_adult sooksatra2022 --transfer-from standard_mlp_adult
     python tools/publish.py --results NAME quick --attacks pgd20,autoattack
     python tools/publish.py --results NAME quick --attacks pgd10,least-steps,least-epsilon --max-epsilon 64/255
     python tools/publish.py --results model.pt standard --dataset fashion_mnist  # a checkpoint made by others
@@ -82,7 +83,8 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
     model = load_model(name)
     split = "sample" if chosen.examples == "sample" else "test"
     data = load_dataset(asked.dataset or model.dataset, split, data_dir=asked.data_dir, resize=model.input_size)
-    print(write_result(evaluate(model, data, chosen)).name)
+    source = None if asked.transfer_from is None else load_model(asked.transfer_from)
+    print(write_result(evaluate(model, data, chosen, transfer_from=source)).name)
 
 
 def keep_luf(run: Path) -> None:
@@ -108,6 +110,7 @@ if __name__ == "__main__":
     parser.add_argument("--max-epsilon")
     parser.add_argument("--attacks")
     parser.add_argument("--dataset")
+    parser.add_argument("--transfer-from")
     parser.add_argument("--data-dir")
     arguments = parser.parse_args()
     from fairbench.errors import FairbenchError

@@ -77,8 +77,7 @@ class AutoAttack:
     def parameters(self) -> dict[str, Any]:
         """Return every parameter as plain data."""
         return {
-            "norm": "Linf",
-            "epsilon": self.threat_model.epsilon,
+            **self.threat_model.parameters(),
             "version": "standard",
             "stages": list(self.stages),
             "iterations": ITERATIONS,

@@ -5,6 +5,7 @@ threat model and scores them with the *original* model in float32, so no attack 
 test does not show, and none can leave the ball.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,27 +17,71 @@ from torch import Tensor, nn
 from fairbench.errors import ModelError
 
 _BALL_TOLERANCE = 1e-6
-"""Float32 rounding of ``x + delta`` for x in [0, 1]; an input further out than this is not in the ball."""
+"""Float32 rounding of ``x + delta`` for x in [0, 1], and times x for larger ones; further out is not in the ball."""
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """What inputs may be, whatever epsilon is: pixels in [0, 1], or features, each with its range.
+
+    Parameters
+    ----------
+    low, high
+        The box: numbers, or (F,) tensors. An example outside it may stay as far out as it is, no further.
+    free
+        (F,) bool, which features may change; None: all.
+    facts
+        What the manifest says of it, as plain data; of pixels nothing.
+    """
+
+    low: float | Tensor = 0.0
+    high: float | Tensor = 1.0
+    free: Tensor | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def bounds(self, x: Tensor, epsilon: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Return the least and the largest value of each input within ``epsilon`` of ``x`` (B, ...)."""
+        reach = epsilon if self.free is None else epsilon * self.free.to(x)
+        low, high = self._box(x)
+        return (x - reach).clamp(min=low), (x + reach).clamp(max=high)
+
+    def contains(self, x_adv: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        """Return (B,) bool: within ``epsilon`` of ``x`` up to float32 rounding, and in the box."""
+        reach = epsilon if self.free is None else epsilon * self.free.to(x)
+        slack = _BALL_TOLERANCE * x.abs().clamp(min=1)
+        low, high = self._box(x)
+        inside = ((x_adv - x).abs() <= reach + slack) & (x_adv >= low) & (x_adv <= high)
+        return inside.flatten(1).all(1)
+
+    def _box(self, x: Tensor) -> tuple[Any, Any]:
+        if isinstance(self.low, Tensor) and isinstance(self.high, Tensor):
+            return torch.minimum(self.low.to(x), x), torch.maximum(self.high.to(x), x)
+        return self.low, self.high
+
+
+PIXELS = Space()
+UNBOUNDED = Space(-math.inf, math.inf)
+"""Features of any size."""
 
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """L-inf ball of radius ``epsilon`` (in the unit of the inputs: [0, 1] pixels) within the box [low, high]."""
+    """L-inf ball of radius ``epsilon``, in the unit of the inputs, within a space: by default pixels in [0, 1]."""
 
     epsilon: float
-    low: float = 0.0
-    high: float = 1.0
+    space: Space = PIXELS
+
+    def parameters(self) -> dict[str, Any]:
+        """Return norm, radius and what there is to say of the space, as plain data."""
+        return {"norm": "Linf", "epsilon": self.epsilon, **self.space.facts}
 
     def project(self, x_adv: Tensor, x: Tensor) -> Tensor:
-        """Return the nearest point to ``x_adv`` in the ball around ``x`` and in the box; both (B, ...)."""
-        ball = torch.clamp(x_adv, x - self.epsilon, x + self.epsilon)
-        return ball.clamp(self.low, self.high)
+        """Return the nearest point to ``x_adv`` in the ball around ``x`` and in the space; both (B, ...)."""
+        return torch.clamp(x_adv, *self.space.bounds(x, self.epsilon))
 
     def contains(self, x_adv: Tensor, x: Tensor) -> Tensor:
-        """Return (B,) bool: inside the ball (up to float32 rounding) and inside the box."""
-        distance = (x_adv - x).abs().flatten(1).amax(1)
-        inside = ((x_adv >= self.low) & (x_adv <= self.high)).flatten(1).all(1)
-        return (distance <= self.epsilon + _BALL_TOLERANCE) & inside
+        """Return (B,) bool: inside the ball (up to float32 rounding) and inside the space."""
+        return self.space.contains(x_adv, x, self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -124,10 +169,20 @@ def run_attack(
     *,
     num_classes: int,
     tick: Tick,
+    judge: nn.Module | None = None,
+    confidences: bool = False,
 ) -> dict[str, Any]:
     """Attack one batch and return its columns of the outcome table by full name.
 
     ``<name>_pred`` is what the original model says of the projected proposal; extras follow as the attack named them.
+
+    Parameters
+    ----------
+    judge
+        The model to be scored where the attack is made for another one (transfer): then ``original`` and ``prepared``
+        are that other one's, which alone the attack sees, and what it says of its own success is left out.
+    confidences
+        Whether to add ``<name>_label_confidence``, the softmax probability of the true class.
     """
     x, y, index = batch
     threat_model = attack.threat_model
@@ -139,11 +194,21 @@ def run_attack(
 
     proposal = attack(prepared, x, y, index, verify=verify, tick=tick)
     adversarial = threat_model.project(proposal.adversarial.detach(), x)
-    predictions = logits_of(original, adversarial, index, num_classes).argmax(1)
+    logits = logits_of(original if judge is None else judge, adversarial, index, num_classes)
+    predictions = logits.argmax(1)
+    columns: dict[str, Any] = {f"{attack.name}_pred": predictions.cpu().numpy().astype(np.int16)}
+    if confidences:
+        columns[f"{attack.name}_label_confidence"] = label_confidence(logits, y)
+    if judge is not None:
+        return columns
     broken = (predictions != y).cpu().numpy()
     for suffix, value in proposal.at_verdict.items():
         extra = proposal.extras[suffix]
         extra[broken & np.ma.getmaskarray(extra)] = value
-    columns: dict[str, Any] = {f"{attack.name}_pred": predictions.cpu().numpy().astype(np.int16)}
     columns.update({f"{attack.name}_{suffix}": values for suffix, values in proposal.extras.items()})
     return columns
+
+
+def label_confidence(logits: Tensor, y: Tensor) -> np.ndarray:
+    """Return (B,) float32, the softmax probability of each example's label."""
+    return logits.softmax(1).gather(1, y[:, None])[:, 0].cpu().numpy()

@@ -5,6 +5,7 @@ breaks at one radius breaks at a larger one, guesses where that begins from the 
 with a radius that breaks the example and the one below that does not. Both run the same PGD from the same start.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,12 +36,14 @@ class LeastEpsilon:
     resolution
         Distance between radii, in the unit of the inputs.
     steps
-        Of the PGD at each radius; any iterate counts. Its step is the smaller of 2/255 and a quarter of the radius, but
-        no less than 2.5 radii over ``steps``: enough to cross the ball from any start (16/255 on, with 20 steps).
+        Of the PGD at each radius; any iterate counts.
     search
         "bisect" or "scan".
     seed
         The start of an example depends on (seed, its index) alone, and scales with the radius.
+    largest_step
+        PGD's step is the smaller of this and a quarter of the radius, but no less than 2.5 radii over ``steps``: enough
+        to cross the ball from any start (from 16/255 on, with 20 steps of 2/255). Infinity for features.
     """
 
     threat_model: ThreatModel
@@ -48,6 +51,7 @@ class LeastEpsilon:
     steps: int = 20
     search: str = "bisect"
     seed: int = 0
+    largest_step: float = 2 / 255
     name: str = "least-epsilon"
 
     @property
@@ -63,11 +67,10 @@ class LeastEpsilon:
     def parameters(self) -> dict[str, Any]:
         """Return every parameter as plain data."""
         return {
-            "norm": "Linf",
-            "epsilon": self.threat_model.epsilon,
+            **self.threat_model.parameters(),
             "resolution": self.resolution,
             "steps": self.steps,
-            "step": "max(min(2/255, epsilon/4), 2.5 epsilon/steps)",
+            "step": "epsilon/4" if math.isinf(self.largest_step) else "max(min(2/255, epsilon/4), 2.5 epsilon/steps)",
             "score": "any",
             "loss": "ce",
             "init": "uniform",
@@ -164,11 +167,11 @@ class _Search:
             x,
             y,
             epsilon=radius,
-            step=torch.maximum(torch.clamp(radius / 4, max=2 / 255), 2.5 * radius / self.attack.steps),
+            step=torch.maximum(torch.clamp(radius / 4, max=self.attack.largest_step), 2.5 * radius / self.attack.steps),
             steps=self.attack.steps,
             noise=self.noise[at],
             stop="misclassified",
-            box=(self.attack.threat_model.low, self.attack.threat_model.high),
+            space=self.attack.threat_model.space,
         )
         candidates = found.last if found.first_wrong is None else found.first_wrong
         broken = self.verify(candidates, x, y)

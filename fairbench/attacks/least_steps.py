@@ -44,8 +44,7 @@ class LeastSteps:
     def parameters(self) -> dict[str, Any]:
         """Return every parameter as plain data."""
         return {
-            "norm": "Linf",
-            "epsilon": self.threat_model.epsilon,
+            **self.threat_model.parameters(),
             "step": self.step,
             "steps": self.steps,
             "score": "any",
@@ -89,7 +88,7 @@ class LeastSteps:
             noise=noise,
             stop="misclassified",
             settle=True,
-            box=(self.threat_model.low, self.threat_model.high),
+            space=self.threat_model.space,
         )
         if found.first_wrong is None or found.steps_right is None:
             raise TypeError("pgd returns its extras only when stop is set")

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
+from fairbench.attacks.base import PIXELS, Proposal, Space, ThreatModel, Tick, Verify
 from fairbench.randomness import uniform_noise
 
 GAUSSIAN_SCALE = 0.001
@@ -66,16 +66,16 @@ def pgd(
     jitter: float = 0.0,
     generator: torch.Generator | None = None,
     on_step: OnStep | None = None,
-    box: tuple[float, float] = (0.0, 1.0),
+    space: Space = PIXELS,
 ) -> PGDResult:
-    """Ascend the loss inside the L-inf ball around ``x`` and the box, with steps of fixed size along the sign.
+    """Ascend the loss inside the L-inf ball around ``x`` and the space, with steps of fixed size along the sign.
 
     Parameters
     ----------
     model
         Maps (B, ...) to (B, K) logits; put it in ``eval()`` mode before, and freeze its parameters for speed.
     x, y
-        (B, ...) float inputs in the box and (B,) int64 labels.
+        (B, ...) float inputs in the space and (B,) int64 labels.
     epsilon, step
         Radius and step in the unit of the inputs; a float, or (B,) for one an example.
     steps
@@ -96,6 +96,8 @@ def pgd(
         Standard deviation of Gaussian noise added to each step, before projection, and the CPU generator it comes from.
     on_step
         Called before each step with the iterate's logits; not together with ``stop``.
+    space
+        What inputs may be: pixels in [0, 1], or features.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def pgd(
     [0.475, 0.525]
     """
     epsilon, step = _broadcast(epsilon, x), _broadcast(step, x)
-    lower, upper = (x - epsilon).clamp(min=box[0]), (x + epsilon).clamp(max=box[1])
+    lower, upper = space.bounds(x, epsilon)
     clean = None
     if loss == "kl":
         with torch.no_grad():
@@ -269,8 +271,7 @@ class PGDAttack:
     def parameters(self) -> dict[str, Any]:
         """Return every parameter as plain data."""
         return {
-            "norm": "Linf",
-            "epsilon": self.threat_model.epsilon,
+            **self.threat_model.parameters(),
             "step": self.step,
             "steps": self.steps,
             "restarts": self.restarts,
@@ -310,7 +311,7 @@ class PGDAttack:
         self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, tick: Tick
     ) -> tuple[Tensor, np.ma.MaskedArray]:
         common: dict[str, Any] = {"epsilon": self.threat_model.epsilon, "step": self.step, "steps": self.steps}
-        common |= {"noise": noise, "box": (self.threat_model.low, self.threat_model.high)}
+        common |= {"noise": noise, "space": self.threat_model.space}
         if self.score == "any":
             result = pgd(model, x, y, stop="misclassified", **common)
             tick(float(self.steps * len(x)))

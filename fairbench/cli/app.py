@@ -8,6 +8,7 @@ import fairbench
 from fairbench.cli.curve import curve
 from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
+from fairbench.cli.eou import eou
 from fairbench.cli.evaluate import evaluate
 from fairbench.cli.luf import luf
 from fairbench.cli.methods import methods_app
@@ -46,6 +47,7 @@ def _main(
 app.command()(evaluate)
 app.command()(curve)
 app.command()(tendency)
+app.command()(eou)
 app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")

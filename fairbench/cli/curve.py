@@ -16,12 +16,19 @@ _ATTACK = "least-epsilon"
 def curve(
     model: Annotated[list[str], typer.Option(help="A model; give it again for another beside it.")],
     epsilons: Annotated[
-        str, typer.Option(help="Radii: FIRST:LAST:STEP, or a list with commas between.")
-    ] = "0:32/255:2/255",
+        str | None,
+        typer.Option(help="Radii: FIRST:LAST:STEP, or a list. Default: 0:32/255:2/255, or 0:20:2 for features."),
+    ] = None,
     arch: Annotated[str | None, typer.Option(help="Architecture of checkpoints.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Dataset by name, .npz or folder; or the models' own.")] = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
-    protocol: Annotated[str, typer.Option(help="quick (1,000 images) or standard (whole test split).")] = "quick",
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="quick (1,000 images), standard (whole test split), sooksatra2022 (features). Default: quick or, for "
+            "features, sooksatra2022."
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
@@ -35,6 +42,10 @@ def curve(
     from fairbench.metrics.least_epsilon import least_epsilons
     from fairbench.reports import curves
 
+    protocol = options.protocol(protocol, model[0], dataset)
+    pixels = Protocol.named(protocol).inputs == "images"
+    if epsilons is None:
+        epsilons = "0:32/255:2/255" if pixels else "0:20:2"
     radii = options.epsilons(epsilons)
     largest, resolution = radii[-1], _resolution(radii, epsilons)
     changes: dict[str, Any] = {"attacks": (_ATTACK,), "max_epsilon": largest, "resolution": resolution, "seed": seed}
@@ -52,7 +63,7 @@ def curve(
     print(curves.as_table(found, "github" if markdown else "simple"))
     if out is not None:
         curves.write_csv(found, out / "curves.csv")
-        curves.draw(found, means, out / "curves.png")
+        curves.draw(found, means, out / "curves.png", pixels=pixels)
 
 
 def _resolution(radii: tuple[float, ...], text: str) -> float:

@@ -20,7 +20,7 @@ def datasets(
     from fairbench.datasets.samples import SAMPLES
 
     folders = data_folders(data_dir)
-    table = Table("name", "classes", "image", "test images", "sample", "full data", box=None, pad_edge=False)
+    table = Table("name", "classes", "input", "test split", "sample", "full data", box=None, pad_edge=False)
     for name, known in NAMED.items():
         found = find_named(name, folders)
         where = str(found) if found else "not found" if known.markers else "with scikit-learn"

@@ -13,7 +13,8 @@ import typer
 
 from fairbench.cli import options
 from fairbench.cli.options import classes
-from fairbench.errors import ModelError, ProtocolError
+from fairbench.errors import DatasetError, ModelError, ProtocolError
+from fairbench.registry import suggest
 
 if TYPE_CHECKING:
     from fairbench.datasets import Dataset
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fairbench.evaluation.engines import Engine
     from fairbench.evaluation.runner import Progress
     from fairbench.metrics import Summary
+    from fairbench.metrics.groups import GroupErrors
     from fairbench.models import Model
     from fairbench.outcomes import Outcomes
 
@@ -62,11 +64,16 @@ def evaluate(
         str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA, then a cache.")
     ] = None,
     protocol: Annotated[
-        str,
-        typer.Option(help="quick (1,000 images, PGD-20), standard (whole test split), leaderboard (and AutoAttack)."),
-    ] = "quick",
+        str | None,
+        typer.Option(
+            help="quick (1,000 images, PGD-20), standard (whole test split), leaderboard (and AutoAttack), "
+            "sooksatra2022 (features). Default: quick, or sooksatra2022 for features.",
+        ),
+    ] = None,
     attacks: Annotated[str | None, typer.Option(help="Instead of the protocol's: such as pgd20,autoattack.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="L-inf radius in [0, 1] pixels. Default: 8/255.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="L-inf radius in [0, 1] pixels, or in the features' unit. Default: 8/255 or 10.")
+    ] = None,
     max_epsilon: Annotated[
         str | None, typer.Option(help="Largest radius that least-epsilon tries. Default: 32/255.")
     ] = None,
@@ -82,6 +89,19 @@ def evaluate(
     restarts: Annotated[int | None, typer.Option(help="PGD's random starts. Default: 1.")] = None,
     score: Annotated[Score | None, typer.Option(help="PGD iterate that counts. Default: last.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
+    protect: Annotated[
+        str | None,
+        typer.Option(help="Columns of a table that stay as they are, such as sex,race; categorical for every one-hot."),
+    ] = None,
+    in_range: Annotated[
+        bool, typer.Option("--in-range", help="Keep each feature in its range in the training split.")
+    ] = False,
+    transfer_from: Annotated[
+        str | None, typer.Option(help="A model that the attacks are made for, instead of --model.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Also the errors by an attribute of the data; give it again.")
+    ] = None,
     mean: Annotated[str | None, typer.Option(help="Normalisation to put inside the model: a mean per channel.")] = None,
     std: Annotated[str | None, typer.Option(help="And a standard deviation per channel.")] = None,
     output: Annotated[
@@ -116,6 +136,7 @@ def evaluate(
 ) -> None:
     """Attack a model and report, class by class, what breaks."""
     from fairbench.metrics import summarize
+    from fairbench.metrics.groups import group_errors
 
     changes = {
         "attacks": options.names(attacks),
@@ -124,9 +145,11 @@ def evaluate(
         "restarts": restarts,
         "score": None if score is None else score.value,
         "seed": seed,
+        "protect": options.names(protect),
+        "in_range": in_range or None,
     }
     radii = {"epsilon": epsilon, "max_epsilon": max_epsilon, "resolution": resolution, "step": step}
-    chosen = _protocol(protocol, radii, changes)
+    chosen = _protocol(options.protocol(protocol, model, dataset), radii, changes)
     chosen_engine = _engine(engine, address, cpus_per_task, gpus_per_task)
     loading = {
         "resize": options.size(resize),
@@ -137,15 +160,22 @@ def evaluate(
         "output": output,
         "model_dir": model_dir,
     }
+    if group and format is Format.CSV and not as_json:
+        raise ProtocolError("--format csv has the classes alone: print groups in another format, or with --json.")
     from fairbench.reports import folder
 
     with folder.claimed(out):
         loaded, data = load_both(model, dataset, data_dir, chosen, loading)
-        outcomes, cached = run_shown(loaded, data, chosen, batch_size, device, chosen_engine, out, fresh)
+        check_attributes(group or [], data)
+        source = None if transfer_from is None else load_source(transfer_from, data)
+        outcomes, cached = run_shown(
+            loaded, data, chosen, batch_size, device, engine=chosen_engine, out=out, fresh=fresh, source=source
+        )
         summary = summarize(outcomes)
         if out is not None:
             folder.keep(outcomes, summary, out)
-    _print(summary, format, as_json)
+    groups = [group_errors(outcomes, attribute, attack) for attribute in group or [] for attack in outcomes.attacks]
+    _print(summary, format, as_json, groups)
     if cached:
         run = outcomes.manifest["run"]
         print(f"note: computed before (run {run}); --fresh computes it again", file=sys.stderr)
@@ -178,11 +208,13 @@ def load_both(
 ) -> "tuple[Model, Dataset]":
     """Load the data first: a checkpoint's architecture may need to know its shape and class count."""
     from fairbench.datasets import load_dataset
+    from fairbench.datasets.named import has_features
     from fairbench.models import load_model
     from fairbench.models.loading import dropped_classes, own_dataset
 
     resize, drop = options.pop("resize"), options.pop("drop_classes")
     dataset = dataset or own_dataset(model)
+    protocol.check_inputs(dataset, "features" if has_features(dataset) else "images")
     split = "sample" if protocol.examples == "sample" else "test"
     data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
     left_out = dropped_classes(model)
@@ -197,15 +229,39 @@ def load_both(
     return loaded, data
 
 
+def load_source(name: str, data: "Dataset") -> "Model":
+    """Load the model that attacks are made for (``--transfer-from``)."""
+    from fairbench.models import load_model
+
+    return load_model(name, num_classes=data.num_classes, shape=data.shape)
+
+
+def check_attributes(names: list[str], data: "Dataset") -> None:
+    """Refuse an attribute that the data lack, before anything is computed.
+
+    Raises
+    ------
+    DatasetError
+        There is no such attribute.
+    """
+    for name in names:
+        if name not in data.attributes:
+            known = list(data.attributes)
+            has = suggest(name, known) if known else " It has none."
+            raise DatasetError(f"{data.name} has no attribute '{name}'.{has}")
+
+
 def run_shown(
     model: "Model",
     data: "Dataset",
     protocol: "Protocol",
     batch_size: int | None,
     device: str | None,
+    *,
     engine: "str | Engine" = "local",
     out: Path | None = None,
     fresh: bool = False,
+    source: "Model | None" = None,
 ) -> "tuple[Outcomes, bool]":
     """Evaluate behind a progress bar; also say whether nothing had to be computed."""
     from fairbench.evaluation import runner
@@ -213,7 +269,8 @@ def run_shown(
 
     size = runner.BATCH_SIZE if batch_size is None else batch_size
     if out is not None:
-        folder.refuse_another_run(out, runner.identify(model, data, protocol, batch_size=size, device=device))
+        asked: dict[str, Any] = {"batch_size": size, "device": device, "transfer_from": source}
+        folder.refuse_another_run(out, runner.identify(model, data, protocol, **asked))
     worked: list[float] = []
     with _progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
         outcomes = runner.evaluate(
@@ -225,6 +282,7 @@ def run_shown(
             engine=engine,
             resume=not fresh,
             progress=progress,
+            transfer_from=source,
         )
     return outcomes, not worked
 
@@ -266,14 +324,15 @@ def _progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
         yield report
 
 
-def _print(summary: "Summary", format: Format, as_json: bool) -> None:
+def _print(summary: "Summary", format: Format, as_json: bool, groups: "list[GroupErrors]") -> None:
     from rich.console import Console
 
     from fairbench.reports import tables
 
     stderr = Console(stderr=True, highlight=False)
     if as_json:
-        print(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
+        document = summary.to_dict() | ({"groups": [found.to_dict() for found in groups]} if groups else {})
+        print(json.dumps(document, indent=2, allow_nan=False))
     elif format is Format.TABLE:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         console.print(tables.headline(summary), markup=False, soft_wrap=True)
@@ -286,6 +345,8 @@ def _print(summary: "Summary", format: Format, as_json: bool) -> None:
             console.print(tables.unfairness_line(attack), markup=False, soft_wrap=True)
     else:
         print(tables.as_text(summary, tables.TEXT_FORMATS[format.value]))
+    if groups and not as_json:
+        print("\n" + "\n\n".join(tables.group_table(found, format.value) for found in groups))
     for note in summary.notes:
         stderr.print(f"note: {note}", markup=False, soft_wrap=True)
     for warning in summary.warnings:

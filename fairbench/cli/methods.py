@@ -87,8 +87,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        short = f"{value:g}"
-        return short if float(short) == value else epsilon_text(value)
+        return epsilon_text(value)
     return str(value)
 
 

@@ -41,6 +41,19 @@ def size(text: str | None) -> tuple[int, int] | None:
     return numbers[0], numbers[-1]
 
 
+def protocol(name: str | None, model: str, dataset: str | None) -> str:
+    """Return the protocol to take: the one named, or that of images or features, by what is evaluated."""
+    from fairbench.evaluation.protocol import default_protocol
+    from fairbench.models.loading import own_dataset
+
+    if name is not None:
+        return name
+    try:
+        return default_protocol(dataset or own_dataset(model))
+    except ModelError:  # said when it is loaded
+        return default_protocol("")
+
+
 def epsilons(text: str) -> tuple[float, ...]:
     """Read "0:16/255:1/255" (first, last and step) or "0,4/255,8/255": rising radii from 0 on.
 

@@ -1,7 +1,8 @@
 """The one form every dataset takes: inputs, labels, class names, and who each example is.
 
-Images stay 8-bit in memory when they were 8-bit on disk (a quarter of the memory, and resizing happens where the field
-does it); a batch is turned into float32 in [0, 1] when it is needed.
+Inputs are images, or the feature vectors of a table. Images stay 8-bit in memory when they were 8-bit on disk (a
+quarter of the memory, and resizing happens where the field does it); a batch is turned into float32 in [0, 1] when it
+is needed.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from fairbench.datasets.features import Features
 from fairbench.errors import DatasetError
 from fairbench.provenance import sha256_array, sha256_bytes
 from fairbench.randomness import MAX_INDEX
@@ -25,14 +27,14 @@ _LARGEST = 2**33
 
 @dataclass(frozen=True)
 class Dataset:
-    """Labelled images.
+    """Labelled images, or feature vectors where ``features`` describes them.
 
     Parameters
     ----------
     name
         Name in the registry, or the path it was read from.
     inputs
-        (N, C, H, W), uint8 in 0..255 or float32 in [0, 1]; C is 1 or 3.
+        Images: (N, C, H, W), uint8 in 0..255 or float32 in [0, 1]; C is 1 or 3. Feature vectors: (N, F) float32.
     labels
         (N,) int64 in 0..K-1.
     classes
@@ -45,6 +47,8 @@ class Dataset:
         Further (N,) columns by name, carried into the outcome table.
     notes
         What was done to the data on the way (a resize), for the report.
+    features
+        What the F columns are; None for images.
 
     Raises
     ------
@@ -60,16 +64,20 @@ class Dataset:
     split: str = "test"
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    features: Features | None = None
 
     def __post_init__(self) -> None:
         if not len(self.index):
             object.__setattr__(self, "index", np.arange(len(self.labels), dtype=np.int64))
-        _check_inputs(self.name, self.inputs)
+        if self.features is None:
+            _check_images(self.name, self.inputs)
+        else:
+            _check_features(self.name, self.inputs, self.features)
         _check_labels(self.name, self.labels, self.classes)
         columns = {"labels": self.labels, "index": self.index, **self.attributes}
         for column, values in columns.items():
             if len(values) != len(self.inputs):
-                raise DatasetError(f"{self.name}: {len(self.inputs)} images but {len(values)} {column}.")
+                raise DatasetError(f"{self.name}: {len(self.inputs)} {self.kind} but {len(values)} {column}.")
         if len(np.unique(self.index)) != len(self.index):
             raise DatasetError(f"{self.name}: the same example index stands twice.")
         if self.index.min() < 0 or self.index.max() >= MAX_INDEX:
@@ -84,23 +92,35 @@ class Dataset:
         return len(self.classes)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of one image."""
-        channels, height, width = self.inputs.shape[1:]
-        return channels, height, width
+    def shape(self) -> tuple[int, ...]:
+        """(C, H, W) of one image, or (F,)."""
+        return self.inputs.shape[1:]
+
+    @property
+    def kind(self) -> str:
+        """What an example is: "images" or "rows"."""
+        return "images" if self.features is None else "rows"
+
+    @property
+    def described_shape(self) -> str:
+        """Say what a model has to take, for errors."""
+        if self.features is not None:
+            return f"rows of {len(self.features.names)} features"
+        return f"images of {'x'.join(map(str, self.shape))} (channels x height x width)"
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of images, labels, indices, attributes and class names."""
+        """Hash of inputs, labels, indices, attributes, class names and what the features are."""
         attributes = [part for name in sorted(self.attributes) for part in (np.array(name), self.attributes[name])]
         return sha256_bytes(
             sha256_array(self.inputs, self.labels, self.index).encode(),
             "\0".join(self.classes).encode(),
             *(str(np.asarray(part).tolist()).encode() for part in attributes),
+            *([] if self.features is None else [self.features.sha256.encode()]),
         )
 
     def batch(self, rows: np.ndarray | slice) -> "tuple[torch.Tensor, torch.Tensor, np.ndarray]":
-        """Return ``x`` (B, C, H, W) float32 in [0, 1], ``y`` (B,) int64 and ``index`` (B,) int64 of some rows."""
+        """Return ``x`` (B, ...) float32, ``y`` (B,) int64 and ``index`` (B,) int64 of some rows; pixels in [0, 1]."""
         import torch
 
         x = plain_tensor(self.inputs[rows])
@@ -161,7 +181,17 @@ class Dataset:
 
         8-bit images are resized as 8-bit PIL images, before any division by 255, because that is what
         ``Compose([Resize(n), ToTensor()])`` does; float images are resized as tensors.
+
+        Raises
+        ------
+        DatasetError
+            The inputs are no images, or would not fit in memory.
         """
+        if self.features is not None:
+            raise DatasetError(
+                f"{self.name} holds {self.described_shape}, which cannot be resized to images of {height}x{width}; "
+                "take a model for features, such as --arch mlp, and no --resize."
+            )
         if (height, width) == self.shape[1:]:
             return self
         if self.inputs[:, :, 0, 0].size * height * width > _LARGEST:
@@ -195,7 +225,7 @@ def _resize(inputs: np.ndarray, height: int, width: int) -> np.ndarray:
     return resized
 
 
-def _check_inputs(name: str, inputs: np.ndarray) -> None:
+def _check_images(name: str, inputs: np.ndarray) -> None:
     if inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
         raise DatasetError(f"{name}: images have shape {inputs.shape}, not (N, C, H, W) with 1 or 3 channels.")
     if 0 in inputs.shape[1:]:
@@ -217,6 +247,19 @@ def _check_inputs(name: str, inputs: np.ndarray) -> None:
             else "they look normalised already: store plain pixels and pass --mean and --std"
         )
         raise DatasetError(f"{name}: pixels run from {low:.3g} to {high:.3g}, not within [0, 1]; {scale}.")
+
+
+def _check_features(name: str, inputs: np.ndarray, features: Features) -> None:
+    if inputs.ndim != 2 or inputs.dtype != np.float32 or inputs.shape[1] != len(features.names):
+        raise DatasetError(
+            f"{name}: features are {inputs.dtype} of shape {inputs.shape}, not float32 of shape "
+            f"(N, {len(features.names)})."
+        )
+    if not len(inputs):
+        raise DatasetError(f"{name}: no rows.")
+    if not np.isfinite(inputs).all():
+        row, column = (int(v) for v in np.argwhere(~np.isfinite(inputs))[0])
+        raise DatasetError(f"{name}: row {row} holds NaN or infinity in {features.names[column]}.")
 
 
 def _check_labels(name: str, labels: np.ndarray, classes: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from fairbench.datasets.arrays import as_images, as_labels, load_npz
 from fairbench.datasets.base import Dataset
 from fairbench.datasets.folders import load_folder
 from fairbench.datasets.locate import data_folders
+from fairbench.datasets.tabular import CLASSES as ADULT_CLASSES
+from fairbench.datasets.tabular import read_adult
 from fairbench.errors import DatasetError, first_line
 from fairbench.files import make_folder
 
@@ -53,14 +56,21 @@ class NamedDataset:
 
     ``read`` takes (root, split, download) and returns the arrays in torchvision's layout under ``root``; that layout is
     there when one of ``markers`` is (none: nothing needs to be there); ``put`` says what to put where by hand.
+    ``shape`` is that of an image, or of a feature vector; ``folder`` is the folder's name where it is another's.
     """
 
     classes: tuple[str, ...]
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     test_size: int
     read: Callable[[Path, str, bool], Arrays | Dataset]
     markers: tuple[str, ...]
     put: str
+    folder: str | None = None
+
+    @property
+    def has_features(self) -> bool:
+        """Whether its examples are feature vectors, not images."""
+        return len(self.shape) == 1
 
 
 def _torchvision(name: str) -> Callable[..., Any]:
@@ -120,6 +130,8 @@ def _digits(_root: Path, split: str, _download: bool) -> Arrays:
     return (data.images[rows] / 16).astype(np.float32), data.target[rows]
 
 
+_ADULT = "adult.data and adult.test of UCI"
+
 NAMED = {
     "cifar10": NamedDataset(
         tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
@@ -162,7 +174,22 @@ NAMED = {
         "imagenette2-160/ (the unpacked imagenette2-160.tgz)",
     ),
     "digits": NamedDataset(tuple("0123456789"), (1, 8, 8), 360, _digits, (), "nothing: scikit-learn ships it"),
+    "adult": NamedDataset(ADULT_CLASSES, (104,), 15_060, read_adult, ("adult.data",), _ADULT),
+    "adult_standardized": NamedDataset(
+        ADULT_CLASSES,
+        (104,),
+        15_060,
+        partial(read_adult, standardized=True),
+        ("adult.data",),
+        _ADULT,
+        folder="adult",
+    ),
 }
+
+
+def has_features(name: str) -> bool:
+    """Whether a dataset is known by name and holds feature vectors; one's own data are images."""
+    return name in NAMED and NAMED[name].has_features
 
 
 def load_named(name: str, split: str, data_dir: str | Path | None = None, download: bool = True) -> Dataset:
@@ -181,7 +208,7 @@ def load_named(name: str, split: str, data_dir: str | Path | None = None, downlo
         return load_npz(found, split, name=name, classes=NAMED[name].classes)
     if found is not None:
         return _from_layout(name, found, split, False)
-    target = folders[-1] / name
+    target = folders[-1] / _folder(name)
     if download:
         try:
             return _from_layout(name, make_folder(target), split, True)
@@ -189,12 +216,17 @@ def load_named(name: str, split: str, data_dir: str | Path | None = None, downlo
             reason = f"and the download failed ({error.__cause__ or error})"
     else:
         reason = "and downloading is off"
-    looked = ", ".join(str(folder / name) for folder in folders)
+    looked = ", ".join(str(folder / _folder(name)) for folder in folders)
     raise DatasetError(f"{name} was not found in {looked}, {reason}. Put {_files(name, split)}, in {target}.")
 
 
 def _files(name: str, split: str) -> str:
-    return f"{NAMED[name].put}, or {name}.npz with x_{split} and y_{split}"
+    npz = "" if NAMED[name].has_features else f", or {name}.npz with x_{split} and y_{split}"
+    return f"{NAMED[name].put}{npz}"
+
+
+def _folder(name: str) -> str:
+    return NAMED[name].folder or name
 
 
 def find_named(name: str, folders: list[Path]) -> Path | None:
@@ -204,9 +236,9 @@ def find_named(name: str, folders: list[Path]) -> Path | None:
     """
     for folder in folders:
         npz = folder / name / f"{name}.npz"
-        if npz.is_file():
+        if npz.is_file() and not NAMED[name].has_features:
             return npz
-        for root in (folder / name, folder):
+        for root in (folder / _folder(name), folder):
             if any((root / marker).exists() for marker in NAMED[name].markers):
                 return root
     return None

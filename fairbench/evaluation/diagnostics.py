@@ -23,7 +23,9 @@ _STRONGER = 10.0
 _BROKEN = 95.0
 
 
-def check_model(module: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], num_classes: int) -> list[str]:
+def check_model(
+    module: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], num_classes: int, *, pixels: bool = True
+) -> list[str]:
     """Return warnings about a model from one batch of clean examples.
 
     Raises
@@ -37,8 +39,8 @@ def check_model(module: nn.Module, batch: tuple[Tensor, Tensor, np.ndarray], num
         _changes(logits, logits_of(module, x, index, num_classes)),
         _depends_on_batch(module, x, logits),
         _probabilities(logits),
-        _masked(module, x, y),
-        _normalised_twice(module, x),
+        _masked(module, x, y, pixels),
+        _normalised_twice(module, x) if pixels else None,
     ]
     return [warning for warning in found if warning]
 
@@ -55,7 +57,7 @@ def check_dataset(dataset: Dataset) -> list[str]:
         found.append(
             f"fewer than {SMALL_CLASS} examples in {_some(small)}: a worst class may be chance; see intervals."
         )
-    if dataset.inputs.dtype != np.uint8 and dataset.inputs.max() <= 2 / 255:
+    if dataset.features is None and dataset.inputs.dtype != np.uint8 and dataset.inputs.max() <= 2 / 255:
         found.append("no pixel is above 2/255: the images look divided by 255 twice.")
     return found
 
@@ -118,7 +120,7 @@ def _probabilities(logits: Tensor) -> str | None:
     return None
 
 
-def _masked(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
+def _masked(module: nn.Module, x: Tensor, y: Tensor, pixels: bool) -> str | None:
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         logits = module(x)
@@ -135,7 +137,8 @@ def _masked(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
         return None
     return (
         f"the gradient is exactly zero for {int(zero.sum())} of {int(right.sum())} correctly classified examples: PGD "
-        "cannot move them (masked gradients); run AutoAttack, whose Square stage needs no gradient."
+        "cannot move them (masked gradients); "
+        + ("run AutoAttack, whose Square stage needs no gradient." if pixels else "its robust error is a lower bound.")
     )
 
 

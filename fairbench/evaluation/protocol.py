@@ -9,7 +9,7 @@ from fairbench.errors import ProtocolError
 from fairbench.registry import suggest
 
 if TYPE_CHECKING:
-    from fairbench.attacks.base import Attack
+    from fairbench.attacks.base import Attack, Space
 
 _PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
 _LEAST_EPSILON = {"least-epsilon": "bisect", "least-epsilon-scan": "scan"}
@@ -23,7 +23,8 @@ _MAX_RESTARTS = 1_000
 
 @dataclass(frozen=True)
 class Protocol:
-    """What an evaluation does. The named ones: :data:`QUICK`, :data:`STANDARD`, :data:`LEADERBOARD`.
+    """What an evaluation does. The named ones: :data:`QUICK`, :data:`STANDARD`, :data:`LEADERBOARD`, and for features
+    :data:`SOOKSATRA2022`.
 
     Parameters
     ----------
@@ -35,18 +36,23 @@ class Protocol:
         "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan" and "least-steps", in
         order.
     epsilon
-        L-inf radius in [0, 1] pixel units.
+        L-inf radius in [0, 1] pixel units, or in the unit of the features.
     max_epsilon, resolution
         Largest radius that least epsilon tries, and the distance between radii.
     max_steps
         Most steps that least steps takes.
     step
-        PGD's step; default 2/255, or a quarter of epsilon where that is smaller. Also that of least steps, whose
-        default is 0.4/255, or a twentieth of epsilon where that is smaller.
+        PGD's step; default 2/255, or a quarter of epsilon where that is smaller; of features always a quarter. Also the
+        step of least steps; default 0.4/255, or a twentieth of epsilon where that is smaller; of features always that.
     restarts, score
         PGD's random starts, and whether its last or any iterate is scored ("last", "any").
     seed
         Seed of every random start.
+    inputs
+        What it attacks, "images" or "features".
+    protect, in_range
+        Of features: columns of the table that stay as they are ("categorical": every one-hot), and whether each feature
+        stays in the range it has in the training split.
 
     Raises
     ------
@@ -65,11 +71,13 @@ class Protocol:
     restarts: int = 1
     score: Literal["last", "any"] = "last"
     seed: int = 0
+    inputs: Literal["images", "features"] = "images"
+    protect: tuple[str, ...] = ()
+    in_range: bool = False
 
     def __post_init__(self) -> None:
-        _check_fraction("epsilon", self.epsilon)
-        _check_fraction("max_epsilon", self.max_epsilon)
-        _check_fraction("resolution", self.resolution)
+        for radius in ("epsilon", "max_epsilon", "resolution", *(["step"] if self.step is not None else [])):
+            _check_radius(radius, getattr(self, radius), pixels=self.inputs == "images")
         if not self.max_epsilon / _MAX_LEVELS <= self.resolution <= self.max_epsilon:
             raise ProtocolError(
                 f"resolution {self.resolution:g}: with max_epsilon {self.max_epsilon:g} it must be "
@@ -77,8 +85,6 @@ class Protocol:
             )
         if not 1 <= self.max_steps <= _MAX_STEPS:
             raise ProtocolError(f"max_steps {self.max_steps}: it must be 1 to {_MAX_STEPS:,}.")
-        if self.step is not None:
-            _check_fraction("step", self.step)
         if not 1 <= self.restarts <= _MAX_RESTARTS:
             raise ProtocolError(f"restarts {self.restarts}: it must be 1 to {_MAX_RESTARTS}.")
         if self.score not in ("last", "any"):
@@ -91,6 +97,13 @@ class Protocol:
             _check_attack(attack)
         if len(set(self.attacks)) != len(self.attacks):
             raise ProtocolError(f"attacks {','.join(self.attacks)}: one stands twice.")
+        if self.inputs == "images" and (self.protect or self.in_range):
+            raise ProtocolError(f"--protect and --in-range are for features; protocol {self.name} attacks images.")
+        if self.inputs == "features" and "autoattack" in self.attacks:
+            raise ProtocolError(
+                "autoattack on features: pyautoattack clips its examples to [0, 1] pixels; take pgd20 with --restarts "
+                "and --score any."
+            )
 
     @classmethod
     def named(cls, name: str, *, steps: int | None = None, **changes: Any) -> "Protocol":
@@ -110,7 +123,7 @@ class Protocol:
         """
         if name not in NAMED:
             raise ProtocolError(f"unknown protocol '{name}'.{suggest(name, list(NAMED))}")
-        known = {f.name for f in fields(cls)} - {"name", "examples"}
+        known = {f.name for f in fields(cls)} - {"name", "examples", "inputs"}
         for field in changes:
             if field not in known:
                 raise ProtocolError(f"unknown protocol option '{field}'.{suggest(field, sorted(known))}")
@@ -122,12 +135,16 @@ class Protocol:
     @property
     def pgd_step(self) -> float:
         """The step PGD takes."""
-        return min(2 / 255, self.epsilon / 4) if self.step is None else self.step
+        if self.step is not None:
+            return self.step
+        return min(2 / 255, self.epsilon / 4) if self.inputs == "images" else self.epsilon / 4
 
     @property
     def small_step(self) -> float:
         """The step that least steps takes."""
-        return min(0.4 / 255, self.epsilon / 20) if self.step is None else self.step
+        if self.step is not None:
+            return self.step
+        return min(0.4 / 255, self.epsilon / 20) if self.inputs == "images" else self.epsilon / 20
 
     @property
     def modified(self) -> dict[str, Any]:
@@ -147,16 +164,31 @@ class Protocol:
     def _step_sizes(self) -> list[float]:
         return [self.small_step if attack == _LEAST_STEPS else self.pgd_step for attack in self.attacks]
 
-    def build_attacks(self, num_classes: int) -> "list[Attack]":
-        """Build the attacks for a dataset of ``num_classes`` classes."""
+    def check_inputs(self, dataset: str, holds: str) -> None:
+        """Raise unless a dataset holds what the protocol attacks ("images" or "features").
+
+        Raises
+        ------
+        ProtocolError
+            It does not; one that does is named.
+        """
+        if self.inputs != holds:
+            fitting = "quick or standard" if holds == "images" else SOOKSATRA2022.name
+            raise ProtocolError(
+                f"protocol {self.name} attacks {self.inputs}, and {dataset} holds {holds}; take --protocol {fitting}."
+            )
+
+    def build_attacks(self, num_classes: int, space: "Space | None" = None) -> "list[Attack]":
+        """Build the attacks for a dataset of ``num_classes`` classes whose inputs may be what ``space`` says."""
         from fairbench.attacks.autoattack import AutoAttack
-        from fairbench.attacks.base import ThreatModel
+        from fairbench.attacks.base import PIXELS, ThreatModel
         from fairbench.attacks.least_epsilon import LeastEpsilon
         from fairbench.attacks.least_steps import LeastSteps
         from fairbench.attacks.pgd import PGDAttack
 
-        threat_model = ThreatModel(self.epsilon)
-        largest = ThreatModel(self.max_epsilon)
+        threat_model = ThreatModel(self.epsilon, space or PIXELS)
+        largest = ThreatModel(self.max_epsilon, space or PIXELS)
+        largest_step = 2 / 255 if self.inputs == "images" else math.inf
         built: list[Attack] = []
         for name in self.attacks:
             match = _PGD.match(name)
@@ -165,7 +197,10 @@ class Protocol:
                 built.append(PGDAttack(threat_model, self.pgd_step, steps, self.restarts, self.score, self.seed))
             elif name in _LEAST_EPSILON:
                 search = _LEAST_EPSILON[name]
-                built.append(LeastEpsilon(largest, self.resolution, search=search, seed=self.seed, name=name))
+                found = LeastEpsilon(
+                    largest, self.resolution, search=search, seed=self.seed, largest_step=largest_step, name=name
+                )
+                built.append(found)
             elif name == _LEAST_STEPS:
                 built.append(LeastSteps(threat_model, self.small_step, self.max_steps, self.seed))
             else:
@@ -188,10 +223,19 @@ def parse_fraction(text: str, what: str) -> float:
         raise ProtocolError(f"{what} '{text}': give a number such as 8/255 or 0.031.") from None
 
 
-def _check_fraction(what: str, value: float) -> None:
-    if not math.isfinite(value) or value <= 0:
+def default_protocol(dataset: str) -> str:
+    """Return the protocol that is taken where none is named: by what the dataset holds."""
+    from fairbench.datasets.named import has_features
+
+    return SOOKSATRA2022.name if has_features(dataset) else QUICK.name
+
+
+def _check_radius(what: str, value: float, *, pixels: bool) -> None:
+    if not pixels and (not math.isfinite(value) or value <= 0):
+        raise ProtocolError(f"{what} {value:g}: it must be greater than 0, in the unit of the features.")
+    if pixels and (not math.isfinite(value) or value <= 0):
         raise ProtocolError(f"{what} {value:g}: it must be greater than 0 and at most 1, such as 8/255.")
-    if value > 1:
+    if pixels and value > 1:
         raise ProtocolError(
             f"{what} {value:g}: pixels are in [0, 1] here, so it must be at most 1; "
             f"on the 0..255 scale you mean {value:g}/255."
@@ -209,5 +253,10 @@ def _check_attack(name: str) -> None:
 QUICK = Protocol()
 STANDARD = Protocol("standard", examples="test")
 LEADERBOARD = Protocol("leaderboard", examples="test", attacks=("pgd20", "autoattack"))
-NAMED = {protocol.name: protocol for protocol in (QUICK, STANDARD, LEADERBOARD)}
-_CHANGEABLE = ("attacks", "epsilon", "max_epsilon", "resolution", "max_steps", "step", "restarts", "score", "seed")
+SOOKSATRA2022 = Protocol(
+    "sooksatra2022", examples="test", epsilon=10.0, max_epsilon=40.0, resolution=1.0, inputs="features"
+)
+NAMED = {protocol.name: protocol for protocol in (QUICK, STANDARD, LEADERBOARD, SOOKSATRA2022)}
+_CHANGEABLE = (  # as reports name them
+    "attacks epsilon max_epsilon resolution max_steps step restarts score seed protect in_range".split()
+)

@@ -5,6 +5,7 @@ run goes on where it stopped. A shard is a fixed set of examples attacked as one
 neither the order of shards nor a resume can change a byte of the table.
 """
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ import torch
 from torch import nn
 
 from fairbench import provenance
-from fairbench.attacks.base import Attack, Tick, logits_of, run_attack
+from fairbench.attacks.base import PIXELS, Attack, Space, Tick, label_confidence, logits_of, run_attack
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError, first_line
 from fairbench.evaluation import diagnostics
@@ -55,13 +56,15 @@ def evaluate(
     runs: str | Path | None = None,
     resume: bool = True,
     progress: Progress | None = None,
+    transfer_from: Model | nn.Module | None = None,
 ) -> Outcomes:
     """Attack a model and return one row per example.
 
     Parameters
     ----------
     model
-        What ``load_model`` returns, or a module from (B, C, H, W) float32 in [0, 1] to (B, K) logits.
+        What ``load_model`` returns, or a module from (B, C, H, W) float32 in [0, 1], or from (B, F) float32, to (B, K)
+        logits.
     dataset
         What ``load_dataset`` returns. Under a protocol for the sample, a full split is cut to it.
     protocol
@@ -76,13 +79,15 @@ def evaluate(
         Folder the run's own folder is kept in; default: the user cache, or ``$FAIRBENCH_CACHE``.
     resume
         False computes everything again.
+    transfer_from
+        A model that the attacks are made for, instead of the one that is evaluated.
 
     Raises
     ------
     FairbenchError
         With what is wrong, where, and what to try. A batch that fails is an error, never "robust".
     """
-    run = _plan(model, dataset, protocol, batch_size, device)
+    run = _plan(model, dataset, protocol, batch_size=batch_size, device=device, transfer_from=transfer_from)
     folder = Path(runs or cache_folder("runs")) / run.identity
     if resume:
         finished = _finished(folder, len(run.dataset))
@@ -100,17 +105,54 @@ def identify(
     *,
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
+    transfer_from: Model | nn.Module | None = None,
 ) -> str:
     """Return the name of the run that :func:`evaluate` would do, without doing it."""
-    return _plan(model, dataset, protocol, batch_size, device).identity
+    return _plan(model, dataset, protocol, batch_size=batch_size, device=device, transfer_from=transfer_from).identity
 
 
 def _plan(
-    model: Model | nn.Module, dataset: Dataset, protocol: Protocol, batch_size: int, device: str | None
+    model: Model | nn.Module,
+    dataset: Dataset,
+    protocol: Protocol,
+    *,
+    batch_size: int,
+    device: str | None,
+    transfer_from: Model | nn.Module | None,
 ) -> "_Run":
     model = as_model(model)
+    source = None if transfer_from is None else as_model(transfer_from)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return _Run(model, fitted(dataset, model, protocol), protocol, batch_size, _checked_device(device))
+    data = fitted(dataset, model, protocol)
+    if source is not None:
+        _check_source(source, model, data, protocol)
+    return _Run(model, data, protocol, batch_size, device=_checked_device(device), source=source)
+
+
+def _check_source(source: Model, model: Model, dataset: Dataset, protocol: Protocol) -> None:
+    """Refuse a source whose examples would not be ones for the model."""
+    searches = [attack for attack in protocol.attacks if attack.startswith("least-epsilon")]
+    if searches:
+        raise ProtocolError(f"{searches[0]} searches the model itself: leave --transfer-from {source.name} out.")
+    _check_kind(source, dataset)
+    if source.input_size is not None and source.input_size != dataset.shape[1:]:
+        took = "x".join(map(str, source.input_size))
+        raise ModelError(f"{source.name} takes images of {took}, but {model.name} {dataset.described_shape}.")
+
+
+def _check_kind(model: Model, dataset: Dataset) -> None:
+    """Refuse a model whose card says that it takes something else than the dataset holds."""
+    if model.card is None:
+        return
+    wanted = model.card.in_features
+    if wanted is None and dataset.features is None:
+        return
+    if wanted is None or dataset.shape != (wanted,):
+        takes = "images" if wanted is None else f"rows of {wanted} features"
+        raise ModelError(
+            f"{model.name} takes {takes}, but {dataset.name} holds {dataset.described_shape}; it was trained on "
+            f"{model.card.dataset}."
+        )
 
 
 def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
@@ -119,13 +161,15 @@ def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
     Raises
     ------
     ProtocolError
-        The protocol wants the whole test split, and this is a sample.
+        The protocol wants the whole test split, and this is a sample; or it is not for what the dataset holds.
     """
+    protocol.check_inputs(dataset.name, "images" if dataset.features is None else "features")
+    _check_kind(model, dataset)
     if protocol.examples == "test" and dataset.split == "sample":
         raise ProtocolError(f"protocol {protocol.name} needs the whole test split of {dataset.name}, not the sample.")
     if dataset.split not in ("test", "sample"):
         raise ProtocolError(
-            f"{dataset.name}: a protocol attacks test images, and these are of the {dataset.split} split."
+            f"{dataset.name}: a protocol attacks test {dataset.kind}, and these are of the {dataset.split} split."
         )
     if protocol.examples == "sample":
         dataset = dataset.quick_sample()
@@ -142,21 +186,34 @@ def _exact() -> Iterator[None]:
 class _Run:
     """One evaluation: what determines it, how a shard is computed, how shards become a table."""
 
-    def __init__(self, model: Model, dataset: Dataset, protocol: Protocol, batch_size: int, device: str) -> None:
+    def __init__(
+        self,
+        model: Model,
+        dataset: Dataset,
+        protocol: Protocol,
+        batch_size: int,
+        *,
+        device: str,
+        source: Model | None,
+    ) -> None:
         if batch_size < 1:
             raise ProtocolError(f"batch size {batch_size}: it must be 1 or more.")
         self.model, self.dataset, self.protocol = model, dataset, protocol
         self.batch_size, self.device = batch_size, device
-        self.attacks: list[Attack] = protocol.build_attacks(dataset.num_classes)
+        self.attacks: list[Attack] = protocol.build_attacks(dataset.num_classes, _space(dataset, protocol))
         self.original = frozen(model.module).to(device)  # the caller's module stays as it is
-        self.prepared: nn.Module = self.original
+        self.source = source
+        self.attacked = self.original if source is None else frozen(source.module).to(device)
+        self.prepared: nn.Module = self.attacked
 
     @property
     def determinants(self) -> dict[str, Any]:
         """All that a row depends on, as plain data."""
+        source = {} if self.source is None else {"transfer_from": _named(self.source)}
         return {
             "format": FORMAT_VERSION,
-            "model": {"name": self.model.name, "sha256": self.model.sha256, "code_sha256": self.model.code_sha256},
+            "model": _named(self.model),
+            **source,
             "dataset": {"name": self.dataset.name, "split": self.dataset.split, "sha256": self.dataset.sha256},
             "protocol": {
                 "name": self.protocol.name,
@@ -219,19 +276,24 @@ class _Run:
         logits = logits_of(self.original, x, index, self.dataset.num_classes)
         confidence, prediction = logits.softmax(1).max(1)
         columns: dict[str, Any] = {"index": index, "label": y.cpu().numpy().astype(np.int16)}
-        columns.update({name: values[self._rows(number)] for name, values in self.dataset.attributes.items()})
+        columns.update({name: _column(v[self._rows(number)]) for name, v in self.dataset.attributes.items()})
         columns["clean_pred"] = prediction.cpu().numpy().astype(np.int16)
         columns["clean_confidence"] = confidence.cpu().numpy()
+        grouped = bool(self.dataset.attributes)  # EOU wants to know; tables of images alone stay as small as they are
+        if grouped:
+            columns["clean_label_confidence"] = label_confidence(logits, y)
         seconds = {}
         for attack in self.attacks:
             start = time.perf_counter()
             found = run_attack(
                 attack,
-                self.original,
+                self.attacked,
                 self.prepared,
                 (x, y, index),
                 num_classes=self.dataset.num_classes,
                 tick=tick,
+                judge=None if self.source is None else self.original,
+                confidences=grouped,
             )
             seconds[attack.name] = time.perf_counter() - start
             columns.update({name: _nullable(values) for name, values in found.items()})
@@ -250,18 +312,22 @@ class _Run:
         """Check the model on the first shard, prepare the copy that is attacked, and return warnings."""
         batch = self._batch(0)
         try:
-            warnings = diagnostics.check_model(self.original, batch, self.dataset.num_classes)
+            pixels = self.dataset.features is None
+            warnings = diagnostics.check_model(self.original, batch, self.dataset.num_classes, pixels=pixels)
+            if self.source is not None:
+                logits_of(self.attacked, batch[0], batch[2], self.dataset.num_classes)
         except FairbenchError:
             raise
         except Exception as error:  # a user's own forward can raise anything
             if _is_out_of_memory(error):
                 raise _out_of_memory(self.batch_size) from error
-            shape = "x".join(map(str, self.dataset.shape))
+            names = " and ".join(m.name for m in (self.model, self.source) if m is not None)
+            advice = ", or pass --resize." if self.dataset.features is None else "."
             raise ModelError(
-                f"{self.model.name} cannot take images of {shape} (channels x height x width): {first_line(error)} "
-                "Check --arch and --dataset, or pass --resize."
+                f"{names} cannot take {self.dataset.described_shape}: {first_line(error)} "
+                f"Check --arch and --dataset{advice}"
             ) from error
-        prepared = prepare(self.original, batch[0])
+        prepared = prepare(self.attacked, batch[0])
         settle_layout(self.original, batch[0])  # the verdict's pass, too, is faster channels-last
         self.prepared = prepared.module
         found = [*diagnostics.check_dataset(self.dataset), *warnings]
@@ -272,6 +338,8 @@ class _Run:
         manifest["model"] |= {"architecture": self.model.architecture}
         manifest["dataset"] |= {"n": len(self.dataset), "classes": list(self.dataset.classes)}
         manifest["dataset"] |= {"shape": list(self.dataset.shape), "attributes": sorted(self.dataset.attributes)}
+        if self.dataset.features is not None:
+            manifest["dataset"] |= {"features": list(self.dataset.features.names), "scale": self.dataset.features.scale}
         manifest["run"] = self.identity
         manifest["hardware"] = provenance.hardware(self.device)
         manifest["seconds"] = {
@@ -284,6 +352,8 @@ class _Run:
 
     def _protocol_notes(self) -> list[str]:
         notes = []
+        if self.source is not None:
+            notes.append(f"transfer: every attack was made for {self.source.name}, which {self.model.name} then met")
         if "autoattack" in self.protocol.attacks and self.dataset.num_classes <= 3:
             notes.append(
                 f"AutoAttack for {self.dataset.num_classes} classes is APGD-CE, FAB and Square: the targeted DLR loss "
@@ -335,6 +405,34 @@ class _Work:
     def __getstate__(self) -> dict[str, Any]:
         """Leave the progress bar here when a copy goes to another process."""
         return self.__dict__ | {"_progress": None}
+
+
+def _named(model: Model) -> dict[str, Any]:
+    return {"name": model.name, "sha256": model.sha256, "code_sha256": model.code_sha256}
+
+
+def _space(dataset: Dataset, protocol: Protocol) -> Space:
+    """Return what an attack may make of the inputs."""
+    features = dataset.features
+    if features is None:
+        return PIXELS
+    free = features.free(protocol.protect)
+    facts = {
+        "scale": features.scale,
+        "protected": sorted({c for c, may in zip(features.columns, free, strict=True) if not may}),
+        "range": "of the training split" if protocol.in_range else "none",
+    }
+    return Space(
+        torch.from_numpy(features.low) if protocol.in_range else -math.inf,
+        torch.from_numpy(features.high) if protocol.in_range else math.inf,
+        None if free.all() else torch.from_numpy(free),
+        facts,
+    )
+
+
+def _column(values: np.ndarray) -> Any:
+    """Return an attribute in the type it has once it was written and read."""
+    return pd.Series(values, dtype="string") if values.dtype.kind in "UO" else values
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -40,7 +40,7 @@ def published_folder() -> Path:
 
 
 def result_name(manifest: Mapping[str, Any]) -> str:
-    """Return ``model.protocol``, and what of the protocol was changed.
+    """Return ``model.protocol``, what of the protocol was changed, and whom the attack was made for if not the model.
 
     Examples
     --------
@@ -52,11 +52,15 @@ def result_name(manifest: Mapping[str, Any]) -> str:
     """
     protocol = manifest["protocol"]
     changes = [f"{key}-{_plain(value)}" for key, value in sorted(protocol["modified"].items())]
+    if "transfer_from" in manifest:
+        changes.append(f"transfer-{manifest['transfer_from']['name']}")
     return ".".join([manifest["model"]["name"], protocol["name"], *changes])
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, float):
+        if float(f"{value:g}") == value:  # as it was typed
+            return f"{value:g}"
         share = Fraction(value).limit_denominator(255)
         return f"{round(value * 255)}-255" if share == Fraction(round(value * 255), 255) else f"{value:g}"
     return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

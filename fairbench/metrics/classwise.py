@@ -11,8 +11,13 @@ ERRORS = ("std", "bndy", "rob", "strict_bndy")
 """Standard, boundary (rob - std), robust, and strict boundary error (right clean and wrong under attack)."""
 
 
-def count_cells(frame: pd.DataFrame, attack: str, num_classes: int) -> np.ndarray:
+def count_cells(frame: pd.DataFrame, attack: str, num_classes: int, groups: np.ndarray | None = None) -> np.ndarray:
     """Count, per class, the four ways an example can go; rows where the attack was not measured are left out.
+
+    Parameters
+    ----------
+    groups
+        (N,) numbers below ``num_classes`` to count by instead of the class, such as a group's.
 
     Returns
     -------
@@ -24,7 +29,8 @@ def count_cells(frame: pd.DataFrame, attack: str, num_classes: int) -> np.ndarra
     clean_wrong = frame["clean_pred"].to_numpy()[measured] != label
     attack_wrong = frame[f"{attack}_pred"].to_numpy(dtype=np.int64, na_value=-1)[measured] != label
     cells = np.zeros((num_classes, 2, 2), dtype=np.int64)
-    np.add.at(cells, (label, clean_wrong.astype(int), attack_wrong.astype(int)), 1)
+    by = label if groups is None else groups[measured]
+    np.add.at(cells, (by, clean_wrong.astype(int), attack_wrong.astype(int)), 1)
     return cells
 
 

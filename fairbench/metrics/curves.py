@@ -15,7 +15,8 @@ from fairbench.metrics.intervals import BOOTSTRAP_SEED, DRAWS, percentile_interv
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 
-_ROUNDING = 1e-6
+_ROUNDING = 1e-3
+"""Share of the distance between radii that counts as none: they are kept in float32."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def success_curves(outcomes: Outcomes, attack: str, epsilons: Sequence[float]) -
     radii = _checked(epsilons, outcomes.manifest["attacks"][attack])
     frame = outcomes.frame[outcomes.frame[f"{attack}_pred"].notna()]
     label = frame["label"].to_numpy()
-    place = np.searchsorted(radii, frame[column].fillna(np.inf).to_numpy(dtype=float) - _ROUNDING)
+    rounding = _ROUNDING * outcomes.manifest["attacks"][attack]["resolution"]
+    place = np.searchsorted(radii, frame[column].fillna(np.inf).to_numpy(dtype=float) - rounding)
     counts = np.zeros((len(outcomes.classes), len(radii) + 1), dtype=np.int64)
     np.add.at(counts, (label, place), 1)
     n, broken = counts.sum(axis=1), counts.cumsum(axis=1)[:, :-1]
@@ -92,10 +94,11 @@ def success_curves(outcomes: Outcomes, attack: str, epsilons: Sequence[float]) -
 def _checked(epsilons: Sequence[float], search: dict[str, float]) -> np.ndarray:
     radii = np.asarray(epsilons, dtype=float)
     largest, resolution = search["epsilon"], search["resolution"]
+    rounding = _ROUNDING * resolution
     for value in radii:
         level = value / resolution
-        on_grid = abs(level - round(level)) * resolution < _ROUNDING or abs(value - largest) < _ROUNDING
-        if not on_grid or not 0 <= value <= largest + _ROUNDING:
+        on_grid = abs(level - round(level)) < _ROUNDING or abs(value - largest) < rounding
+        if not on_grid or not 0 <= value <= largest + rounding:
             raise OutcomesError(
                 f"epsilon {value:g} is none of the radii searched: multiples of {resolution:g} up to {largest:g}."
             )

@@ -85,11 +85,14 @@ class Summary:
     attacks: dict[str, AttackSummary]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    transfer_from: str | None = None
+    """The model that the attacks were made for, where it is not the one evaluated."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints and ``summary.json`` keeps."""
         return {
             "model": self.model,
+            **({} if self.transfer_from is None else {"transfer_from": self.transfer_from}),
             "dataset": self.dataset,
             "protocol": self.protocol,
             "modified": self.modified,
@@ -123,6 +126,7 @@ def summarize(outcomes: Outcomes) -> Summary:
         attacks={attack: _summarize_attack(outcomes, attack) for attack in outcomes.attacks},
         warnings=tuple(manifest.get("warnings", ())),
         notes=tuple(manifest.get("notes", ())),
+        transfer_from=manifest.get("transfer_from", {}).get("name"),
     )
 
 

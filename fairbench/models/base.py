@@ -24,7 +24,8 @@ class Model:
     Parameters
     ----------
     module
-        Maps (B, C, H, W) float32 in [0, 1] to (B, K) logits; any mean/std normalisation is a layer inside.
+        Maps (B, C, H, W) float32 in [0, 1], or (B, F) float32, to (B, K) logits; any mean/std normalisation is a layer
+        inside.
     name
         What reports call it.
     architecture
@@ -85,12 +86,12 @@ def as_model(module: "Model | nn.Module", name: str | None = None) -> Model:
 
 
 class Normalize(nn.Module):
-    """``(x - mean) / std`` per channel: normalisation as a layer, so that epsilon stays in pixel units."""
+    """``(x - mean) / std`` per channel, or per feature: as a layer, so that epsilon stays in the unit of the inputs."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...], of_features: bool = False) -> None:
         super().__init__()
         if len(mean) != len(std):
             raise ModelError(f"--mean has {len(mean)} values and --std has {len(std)}; give one a channel to both.")
@@ -98,11 +99,12 @@ class Normalize(nn.Module):
             raise ModelError("--mean and --std: every value must be a finite number.")
         if not all(s > 0 for s in std):
             raise ModelError(f"--std {','.join(map(str, std))}: every value must be greater than 0.")
-        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1))
-        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
+        shape = (-1,) if of_features else (-1, 1, 1)
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(shape))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (B, C, H, W)."""
+        """Normalise (B, C, H, W), or (B, F)."""
         return (x - self.mean) / self.std
 
 

@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 def build(
-    arch: str, state: Mapping[str, Tensor], source: str, *, num_classes: int | None, shape: tuple[int, int, int] | None
+    arch: str, state: Mapping[str, Tensor], source: str, *, num_classes: int | None, shape: tuple[int, ...] | None
 ) -> tuple[nn.Module, tuple[int, int] | None]:
     """Build ``arch``, load ``state`` into it and return it with the (height, width) it demands, if any.
 
@@ -30,8 +30,8 @@ def build(
     source
         Where the weights are from, for errors.
     num_classes, shape
-        Class count and (C, H, W) of the data, offered to a builder that takes ``num_classes``, ``in_channels`` or
-        ``shape``; a registry architecture reads them off the weights instead.
+        Class count and (C, H, W) or (F,) of the data, offered to a builder that takes ``num_classes``, ``in_channels``
+        or ``shape``; a registry architecture reads them off the weights instead.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def build(
     return module, size
 
 
-def new_module(arch: str, num_classes: int, shape: tuple[int, int, int]) -> tuple[nn.Module, tuple[int, int] | None]:
+def new_module(arch: str, num_classes: int, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[int, int] | None]:
     """Build an architecture with fresh weights, and return it with the (height, width) it demands, if any.
 
     Parameters
@@ -63,7 +63,7 @@ def new_module(arch: str, num_classes: int, shape: tuple[int, int, int]) -> tupl
     arch
         A registry name, ``torchvision:NAME`` or ``package.module:function``.
     num_classes, shape
-        Class count and (C, H, W) of the data, offered to a builder that takes them.
+        Class count and (C, H, W) or (F,) of the data, offered to a builder that takes them.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _advice(arch: str, state: Mapping[str, Tensor]) -> str:
 
 
 def _build_known(
-    known: Architecture, state: Mapping[str, Tensor], num_classes: int | None, shape: tuple[int, int, int] | None
+    known: Architecture, state: Mapping[str, Tensor], num_classes: int | None, shape: tuple[int, ...] | None
 ) -> nn.Module:
     try:
         return known.build(**known.infer(strip_names(state)))
@@ -134,7 +134,7 @@ def _build_known(
 
 
 def _build_external(
-    arch: str, num_classes: int | None, shape: tuple[int, int, int] | None
+    arch: str, num_classes: int | None, shape: tuple[int, ...] | None
 ) -> tuple[nn.Module, tuple[int, int] | None]:
     home, _, name = arch.partition(":")
     builder = _torchvision_builder(name) if home == "torchvision" else users_attribute(arch, "--arch")
@@ -181,10 +181,12 @@ def users_attribute(target: str, option: str) -> Callable[..., Any]:
     return found
 
 
-def accepted(
-    builder: Callable[..., Any], num_classes: int | None, shape: tuple[int, int, int] | None
-) -> dict[str, Any]:
+def accepted(builder: Callable[..., Any], num_classes: int | None, shape: tuple[int, ...] | None) -> dict[str, Any]:
     """Return those of num_classes, in_channels and shape that are known and that the builder names."""
-    offered = {"num_classes": num_classes, "in_channels": shape[0] if shape else None, "shape": shape}
+    offered = {
+        "num_classes": num_classes,
+        "in_channels": shape[0] if shape and len(shape) == 3 else None,
+        "shape": shape,
+    }
     named = inspect.signature(builder).parameters
     return {key: value for key, value in offered.items() if value is not None and key in named}

@@ -42,7 +42,7 @@ class Weights(_Plain):
 
 
 class Normalization(_Plain):
-    """Mean and standard deviation of each channel, in [0, 1] pixel units."""
+    """Mean and standard deviation of each channel, in [0, 1] pixel units, or of each feature."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -52,7 +52,7 @@ class CardThreatModel(_Plain):
     """What the model was trained against; ``epsilon`` 0 with norm "none" for natural training."""
 
     norm: Literal["none", "Linf"]
-    epsilon: Annotated[float, Field(ge=0, le=1)]
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 CARD_FILE, WEIGHTS_FILE = "card.yaml", "model.safetensors"
@@ -65,7 +65,8 @@ RUN_FILE = "recipe.json"
 class ModelCard(_Plain):
     """A model of the zoo, or of a training run. Unknown keys are refused.
 
-    ``training`` says how it was really made: recipe, data, epochs, seconds, hardware, versions, code revision.
+    It takes images of ``in_channels``, or rows of ``in_features``. ``training`` says how it was really made: recipe,
+    data, epochs, seconds, hardware, versions, code revision.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
@@ -73,7 +74,8 @@ class ModelCard(_Plain):
     architecture: str
     dataset: str
     num_classes: Annotated[int, Field(ge=2)]
-    in_channels: Annotated[int, Field(ge=1)] = 3
+    in_channels: Annotated[int, Field(ge=1)] | None = 3
+    in_features: Annotated[int, Field(ge=1)] | None = None
     method: str
     weights: Weights
     normalization: Normalization | None = None
@@ -81,6 +83,12 @@ class ModelCard(_Plain):
     training: dict[str, Any] | None = None
     provenance: str
     licence: str
+
+    @model_validator(mode="after")
+    def _pixels(self) -> "ModelCard":
+        if self.in_features is None and self.threat_model.epsilon > 1:
+            raise ValueError("threat_model.epsilon: it should be less than or equal to 1, because pixels are in [0, 1]")
+        return self
 
 
 def card_names() -> list[str]:

@@ -22,7 +22,7 @@ def load_model(
     *,
     arch: str | None = None,
     num_classes: int | None = None,
-    shape: tuple[int, int, int] | None = None,
+    shape: tuple[int, ...] | None = None,
     mean: Floats | None = None,
     std: Floats | None = None,
     output: str | int | None = None,
@@ -41,8 +41,8 @@ def load_model(
         For a checkpoint: a built-in architecture, ``torchvision:NAME``, or ``package.module:function`` that returns
         the module. Default: the one built-in architecture that the weights fit.
     num_classes, shape
-        Class count and (C, H, W) of the data, for builders that take them; a built-in architecture reads them off
-        the weights and disagreement about the class count is an error.
+        Class count and (C, H, W) or (F,) of the data, for builders that take them; a built-in architecture reads them
+        off the weights and disagreement about the class count is an error.
     mean, std
         Per-channel normalisation to put inside the model, in [0, 1] pixel units.
     output
@@ -83,7 +83,8 @@ def load_model(
         model = _load_checkpoint(user_path(name), arch, num_classes, shape)
     else:
         model = _load_zoo(text, num_classes)
-    return _wrapped(model, mean, std, output, input_size)
+    of_features = shape is not None and len(shape) == 1
+    return _wrapped(model, mean, std, output, input_size, of_features=of_features)
 
 
 def own_dataset(name: str) -> str:
@@ -141,7 +142,7 @@ def _load_card(
     weights_folder: Path | None,
     num_classes: int | None,
     arch: str | None = None,
-    shape: tuple[int, int, int] | None = None,
+    shape: tuple[int, ...] | None = None,
 ) -> Model:
     name = card.name
     if arch is not None and arch != card.architecture:
@@ -156,13 +157,12 @@ def _load_card(
     module, size = build(card.architecture, read_state(path), name, num_classes=card.num_classes, shape=shape)
     _check_classes(name, card.num_classes, num_classes)
     if card.normalization is not None:
-        module = nn.Sequential(Normalize(card.normalization.mean, card.normalization.std), module)
+        of_features = card.in_features is not None
+        module = nn.Sequential(Normalize(card.normalization.mean, card.normalization.std, of_features), module)
     return Model(module, name, card.architecture, size, card.dataset, card)
 
 
-def _load_checkpoint(
-    path: Path, arch: str | None, num_classes: int | None, shape: tuple[int, int, int] | None
-) -> Model:
+def _load_checkpoint(path: Path, arch: str | None, num_classes: int | None, shape: tuple[int, ...] | None) -> Model:
     state = read_state(path)
     notes: tuple[str, ...] = ()
     if arch is None:
@@ -190,11 +190,17 @@ def _check_classes(name: str, has: int | None, wanted: int | None) -> None:
 
 
 def _wrapped(
-    model: Model, mean: Floats | None, std: Floats | None, output: str | int | None, input_size: tuple[int, int] | None
+    model: Model,
+    mean: Floats | None,
+    std: Floats | None,
+    output: str | int | None,
+    input_size: tuple[int, int] | None,
+    *,
+    of_features: bool,
 ) -> Model:
     module = model.module
     if mean is not None and std is not None:
-        module = nn.Sequential(Normalize(mean, std), module)
+        module = nn.Sequential(Normalize(mean, std, of_features), module)
     if output is not None:
         module = PickOutput(module, str(output))
     return replace(model, module=module.eval(), input_size=input_size or model.input_size)

@@ -8,7 +8,9 @@ label                  int16        true class, 0..K-1
 (an attribute)         any          one column per attribute of the dataset
 clean_pred             int16        predicted class without attack
 clean_confidence       float32      softmax probability of the predicted class, without attack
+clean_label_confidence float32      softmax probability of the true class; datasets with attributes only
 <attack>_pred          int16, null  predicted class under attack; null: not measured
+<attack>_label_conf... float32      the same under attack (full name: ``<attack>_label_confidence``)
 pgdN_broken_at         int16, null  steps until the first misclassified iterate; null: none was
 least-steps_broken_at  int16, null  the same, 0 if clean is wrong; null: it withstood all steps
 least-steps_censored   bool         whether it did
@@ -54,6 +56,7 @@ def conform(frame: pd.DataFrame, num_classes: int) -> pd.DataFrame:
     types |= {c: "Int16" for c in frame.columns if str(c).endswith("_broken_at")}
     types |= {c: "string" for c in frame.columns if str(c).endswith("_broken_by")}
     types |= {c: "float32" for c in frame.columns if str(c).endswith("_epsilon")}
+    types |= {c: "float32" for c in frame.columns if str(c).endswith("_label_confidence")}
     types |= {c: "bool" for c in frame.columns if str(c).endswith("_censored")}
     try:
         frame = frame.astype(types)

@@ -1,6 +1,7 @@
 """``Outcomes``: the table and its manifest, in memory and on disk."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, replacing, write_json
 from fairbench.outcomes.schema import FORMAT_VERSION, attacks_in, conform
 from fairbench.provenance import sha256_file, sha256_plain
+from fairbench.registry import suggest
 
 TABLE = "outcomes.parquet"
 MANIFEST = "manifest.json"
@@ -67,6 +69,47 @@ class Outcomes:
         """The K class names."""
         return tuple(self.manifest["dataset"]["classes"])
 
+    def metric_frame(self, by: str | Sequence[str] = "label", attack: str | None = None, metrics: Any = None) -> Any:
+        """Hand the table to fairlearn: a ``MetricFrame`` of predictions against labels, by class or by attribute.
+
+        Parameters
+        ----------
+        by
+            "label", or an attribute; several give the groups of all their combinations.
+        attack
+            Whose predictions; default: those without attack. Rows that were not measured are left out.
+        metrics
+            What fairlearn takes: a function of (y_true, y_pred), or a dict of such. Default: ``{"error": ...}``, the
+            share of wrong predictions, a fraction.
+
+        Raises
+        ------
+        OutcomesError
+            fairlearn is not installed, or the table has no such column or attack.
+        """
+        try:
+            from fairlearn.metrics import MetricFrame
+        except ImportError as error:
+            raise OutcomesError("metric_frame needs fairlearn: pip install 'fairbench[fairlearn]'.") from error
+        columns = [by] if isinstance(by, str) else list(by)
+        known = ["label", *self.manifest["dataset"].get("attributes", [])]
+        for name in columns:
+            if name not in known:
+                raise OutcomesError(f"the outcomes have no attribute '{name}'.{suggest(name, known)}")
+        prediction = "clean_pred" if attack is None else f"{attack}_pred"
+        if prediction not in self.frame:
+            raise OutcomesError(f"the outcomes have no attack '{attack}'.{suggest(str(attack), list(self.attacks))}")
+        rows = self.frame[self.frame[prediction].notna()]
+        groups = rows[columns].copy()
+        if "label" in columns:
+            groups["label"] = [self.classes[label] for label in groups["label"]]
+        return MetricFrame(
+            metrics={"error": _error} if metrics is None else metrics,
+            y_true=rows["label"].to_numpy(dtype="int64"),
+            y_pred=rows[prediction].to_numpy(dtype="int64"),
+            sensitive_features=groups,
+        )
+
     def write(self, folder: str | Path) -> Path:
         """Write ``outcomes.parquet`` and ``manifest.json`` into a folder, each whole or not at all; return the folder.
 
@@ -99,6 +142,10 @@ class Outcomes:
         if expected is not None and path.is_file() and sha256_file(path) != expected:
             raise OutcomesError(f"{path} is not the table its manifest was written with: damaged, or changed since.")
         return cls(read_table(path), manifest)
+
+
+def _error(y_true: Any, y_pred: Any) -> float:
+    return float((y_true != y_pred).mean())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

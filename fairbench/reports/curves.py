@@ -52,8 +52,12 @@ def write_csv(curves: Mapping[str, Curves], path: Path) -> None:
         frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
 
 
-def draw(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None], path: Path) -> None:
+def draw(
+    curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None], path: Path, *, pixels: bool = True
+) -> None:
     """Draw success rate over epsilon per class, a panel per model; a tick marks a class's mean least epsilon.
+
+    Radii of ``pixels`` are drawn in 1/255, of features in their own unit.
 
     Classes differ in colour, dash and marker, so that they are told apart in grey too.
 
@@ -66,13 +70,14 @@ def draw(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None]
 
     with figure_file(path, 1, len(curves), figsize=(1.5 + 5.2 * len(curves), 5.6), sharey=True) as (figure, row):
         names = list(dict.fromkeys(next(iter(curves.values())).classes["class"]))
+        unit = 255.0 if pixels else 1.0
         palette = sns.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
         colours = dict(zip(names, palette, strict=True))
         for axes, (model, found) in zip(row[0], curves.items(), strict=True):
             for number, name in enumerate(names):
                 line = found.classes[found.classes["class"] == name]
                 (drawn,) = axes.plot(
-                    255 * line["epsilon"],
+                    unit * line["epsilon"],
                     line["broken"],
                     color=colours[name],
                     marker=_MARKERS[number % len(_MARKERS)],
@@ -83,8 +88,9 @@ def draw(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None]
                 if dashes := _DASHES[number % len(_DASHES)]:
                     drawn.set_dashes(dashes)
             if (of_model := means[model]) is not None:
-                _mark_means(axes, of_model, colours)
-            axes.set(title=model, xlabel="epsilon (in 1/255)", ylim=(-7, 101))
+                _mark_means(axes, of_model, colours, unit)
+            axes.set(title=model, xlabel=f"epsilon ({'in 1/255' if pixels else 'in units of the features'})")
+            axes.set_ylim(-7, 101)
         row[0][0].set_ylabel("broken, clean errors included (percent)")
         handles, labels = row[0][0].get_legend_handles_labels()
         figure.legend(
@@ -97,7 +103,9 @@ def draw(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None]
         )
 
 
-def _mark_means(axes: "Axes", found: LeastEpsilons, colours: Mapping[str, tuple[float, float, float]]) -> None:
+def _mark_means(
+    axes: "Axes", found: LeastEpsilons, colours: Mapping[str, tuple[float, float, float]], unit: float
+) -> None:
     for row in found.classes.to_dict("records"):
         if row["n"]:
-            axes.plot([255 * row["mean"]] * 2, [-6, -1], color=colours[row["class"]], linewidth=2.5)
+            axes.plot([unit * row["mean"]] * 2, [-6, -1], color=colours[row["class"]], linewidth=2.5)

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.metrics import AttackSummary, Summary
+from fairbench.metrics.groups import SMALLEST, GroupErrors
 from fairbench.metrics.intervals import Interval
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.metrics.least_steps import LeastSteps
@@ -72,7 +73,7 @@ def unfairness_line(attack: AttackSummary) -> str:
 
 def least_epsilon_lines(found: LeastEpsilons) -> str:
     """Return the class means of the least epsilon and CRU_eps as lines, with their intervals."""
-    unit = f"in pixels of [0, 1]; those that withstand {epsilon_text(found.largest)} count as that"
+    unit = f"in the unit of the inputs; those that withstand {epsilon_text(found.largest)} count as that"
     width = max(len(str(name)) for name in found.classes["class"])
     lines = [f"least epsilon, mean of each class [95 % interval], {unit}"]
     for row in found.classes.to_dict("records"):
@@ -120,9 +121,10 @@ def headline(summary: Summary) -> str:
     changed = ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
     protocol = summary.protocol + (f", modified: {changed}" if changed else "")
     sample = " (a quick look: the first 100 or fewer of each class)" if summary.protocol == "quick" else ""
+    source = "" if summary.transfer_from is None else f"; transfer: attacks made for {summary.transfer_from}"
     return (
         f"{summary.model} on {summary.dataset}: {summary.n:,} test examples{sample}, protocol {protocol}, "
-        f"seed {summary.seed}"
+        f"seed {summary.seed}{source}"
     )
 
 
@@ -134,7 +136,15 @@ def attack_line(attack: AttackSummary) -> str:
 
 
 def epsilon_text(epsilon: float) -> str:
-    """Return "8/255" where that is what it is, else a decimal."""
+    """Return "8/255" where that is what it is and a decimal is not short, else a decimal.
+
+    Examples
+    --------
+    >>> [epsilon_text(value) for value in (8 / 255, 0.01, 10.0, 0.0)]
+    ['8/255', '0.01', '10', '0']
+    """
+    if float(f"{epsilon:g}") == epsilon:
+        return f"{epsilon:g}"
     scaled = epsilon * 255
     return f"{round(scaled)}/255" if math.isclose(scaled, round(scaled), abs_tol=1e-9) else f"{epsilon:g}"
 
@@ -188,6 +198,35 @@ def _least_steps_table(found: LeastSteps, tablefmt: str) -> str:
     return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
 
 
+def group_table(found: GroupErrors, format: str) -> str:
+    """Return the errors of each group as text ("table"), Markdown or LaTeX, with the gap and what was left out."""
+    from tabulate import tabulate
+
+    rows = [
+        [row["group"], str(row["n"]), *(rate(row[e], (row[f"{e}_low"], row[f"{e}_high"])) for e in COLUMNS)]
+        for row in found.groups.to_dict("records")
+    ]
+    rows.append(["largest gap (points)", "", *(rate(found.gap[e], found.gap_intervals[e]) for e in COLUMNS)])
+    tablefmt = {"markdown": "github", "latex": "latex_booktabs"}.get(format, "simple")
+    headers = [found.attribute, "n", *COLUMNS.values()]
+    table = tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
+    lines = [f"{found.attack} by {found.attribute}: error in percent [95 % interval], lower is better"]
+    lines += left_out_lines(found.attribute, found.left_out)
+    if format == "latex":
+        return "\n".join([*(f"% {line}" for line in lines), table])
+    return (
+        "\n\n".join([lines[0], table, *lines[1:]]) if format == "markdown" else "\n".join([lines[0], table, *lines[1:]])
+    )
+
+
+def left_out_lines(attribute: str, left_out: Mapping[str, int]) -> list[str]:
+    """Say in a line which groups are too small to be shown; no line where none is."""
+    if not left_out:
+        return []
+    names = ", ".join(f"{name} ({n})" for name, n in left_out.items())
+    return [f"left out, fewer than {SMALLEST} examples of {attribute}: {names}"]
+
+
 def as_rich(attack: AttackSummary) -> "Table":
     """Return the table of one attack for a terminal; the worst class of each error is bold."""
     from rich.table import Table
@@ -232,4 +271,6 @@ def _csv(summary: Summary) -> str:
 def _short(value: object) -> str:
     if isinstance(value, float):
         return epsilon_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)

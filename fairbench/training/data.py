@@ -22,7 +22,7 @@ from fairbench.training.recipe import AugmentationRecipe
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A dataset on the device; ``inputs`` (N, C, H, W) uint8 or float32, ``labels`` (N,) int64."""
+    """A dataset on the device; ``inputs`` (N, C, H, W) uint8 or float32, or (N, F) float32; ``labels`` (N,) int64."""
 
     inputs: Tensor
     labels: Tensor
@@ -41,10 +41,26 @@ class TrainingData:
         return len(self.labels)
 
     def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (B, C, H, W) float32 in [0, 1], in the layout, and (B,) int64."""
+        """Return (B, ...) float32, pixels in [0, 1], in the layout, and (B,) int64."""
         x = self.inputs[rows]
         x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
         return x.contiguous(memory_format=self.layout), self.labels[rows]
+
+    def balanced(self) -> "TrainingData":
+        """Return it with the examples of smaller classes repeated, in turn, until each has as many as the largest.
+
+        Examples
+        --------
+        >>> data = TrainingData(torch.tensor([[1.0], [2.0], [3.0], [4.0]]), torch.tensor([0, 0, 0, 1]))
+        >>> data.balanced().inputs[:, 0].tolist()
+        [1.0, 2.0, 3.0, 4.0, 4.0, 4.0]
+        """
+        labels = self.labels.cpu().numpy()
+        counts = np.bincount(labels)
+        of_class = [np.flatnonzero(labels == c) for c in np.flatnonzero(counts)]
+        rows = torch.from_numpy(np.concatenate([np.resize(found, counts.max()) for found in of_class]))
+        rows = rows.to(self.labels.device)
+        return TrainingData(self.inputs[rows], self.labels[rows], self.layout)
 
     def batches(
         self,
@@ -84,6 +100,8 @@ def _draw(augmentation: AugmentationRecipe, batch_size: int, generator: torch.Ge
 
 
 def _augment(x: Tensor, augmentation: AugmentationRecipe, draws: list[Tensor]) -> Tensor:
+    if not augmentation.crop and not augmentation.flip:
+        return x
     top, left, flip = (draw.to(x.device) for draw in draws)
     height, width = x.shape[2:]
     if augmentation.crop:

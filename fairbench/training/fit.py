@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from fairbench import provenance
+from fairbench.attacks.base import PIXELS, UNBOUNDED
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.memory import keep_freed_memory
@@ -140,7 +141,7 @@ def build_method(recipe: Recipe) -> Method:
     RecipeError
         Unknown method, variant or option.
     """
-    return method_class(recipe.method).configured(recipe.options, recipe.variant)
+    return method_class(recipe.method).configured(recipe.options, recipe.variant, pixels=not recipe.has_features)
 
 
 class _Fit:
@@ -187,7 +188,11 @@ class _Fit:
         self.classes = dataset.classes
         self.data_sha256 = dataset.sha256
         training, held = split_validation(dataset, recipe.validation_per_class)
+        self.kind = dataset.kind
+        self.space = PIXELS if dataset.features is None else UNBOUNDED
         self.data = TrainingData.of(training, self.fabric.device, layout)
+        if recipe.balance:
+            self.data = self.data.balanced()
         self.held = None if held is None else TrainingData.of(held, self.fabric.device, layout)
         self.held_index = np.empty(0, dtype=np.int64) if held is None else held.index
         self.method = build_method(recipe)
@@ -223,6 +228,7 @@ class _Fit:
             rank=self.fabric.global_rank,
             world=self.fabric.world_size,
             mean=self._mean,
+            space=self.space,
         )
         self.method.setup(context)
 
@@ -276,7 +282,9 @@ class _Fit:
         held = 0 if self.held is None else len(self.held)
         epochs = self.recipe.schedule.epochs
         until = f"{epochs} epoch{'s' if epochs > 1 else ''}" if self.budget is None else f"{self.budget:g} s"
-        return f"{self.folder.path}: {len(self.data)} images, {held} more held out, {until} on {self.fabric.device}."
+        return (
+            f"{self.folder.path}: {len(self.data)} {self.kind}, {held} more held out, {until} on {self.fabric.device}."
+        )
 
     def _fitted(self, count: int) -> Fitted:
         """Leave the chosen weights in the module, and say what happened."""
@@ -417,6 +425,7 @@ class _Fit:
             self.held_index,
             num_classes=len(self.classes),
             epsilon=self.recipe.validation_epsilon,
+            space=self.space,
         )
 
     def _validate_average(self) -> ClassErrors:
@@ -480,6 +489,9 @@ class _Fit:
     def _identity(self) -> dict[str, Any]:
         """Return what determines the run: recipe, budget, data, and code of the user's own."""
         identity = self.recipe.model_dump(mode="json") | {"time_budget": self.budget, "data_sha256": self.data_sha256}
+        for name in ("normalize", "balance"):  # runs that were begun before there were these go on
+            if not identity[name]:
+                del identity[name]
         for name in ("method", "architecture"):
             if is_own_code(text := getattr(self.recipe, name)):
                 identity[f"{name}_sha256"] = provenance.sha256_source(users_attribute(text, name))
@@ -549,18 +561,15 @@ def _distributed() -> Any:
 def _probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
     """Settle the network's layout, and make sure that it takes these images and has an output for each class."""
     x, _, _ = dataset.batch(slice(0, 2))
-    shape = "x".join(map(str, dataset.shape))
     module.eval()
     try:
         layout, logits = settle_layout(module, x)
     except Exception as error:  # a user's own forward can raise anything
-        raise RecipeError(
-            f"{architecture} cannot take images of {shape} (channels x height x width): {first_line(error)}"
-        ) from error
+        raise RecipeError(f"{architecture} cannot take {dataset.described_shape}: {first_line(error)}") from error
     found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if found != (len(x), dataset.num_classes):
         raise RecipeError(
-            f"{architecture} returns {found} for {len(x)} images of {dataset.num_classes} classes, "
+            f"{architecture} returns {found} for {len(x)} {dataset.kind} of {dataset.num_classes} classes, "
             f"not ({len(x)}, {dataset.num_classes}) logits."
         )
     return layout

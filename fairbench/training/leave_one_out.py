@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairbench import provenance
+from fairbench.attacks.base import PIXELS, UNBOUNDED, Space
 from fairbench.attacks.pgd import pgd
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError, first_line
@@ -156,7 +157,8 @@ def _check_recipe(recipe: Recipe, training: Dataset) -> None:
             f"--method {recipe.method}: leaving one sample out takes {', '.join(METHODS)}; the others weigh or choose "
             "the examples of a batch by one another."
         )
-    for key, plain in {"ema": None, "select": "last", "precision": "32", "validation_per_class": 0}.items():
+    usual = {"ema": None, "select": "last", "precision": "32", "validation_per_class": 0}
+    for key, plain in (usual | {"normalize": False, "balance": False}).items():
         if (value := getattr(recipe, key)) != plain:
             raise RecipeError(f"{key} {value}: the leave-one-out ensemble trains without it; leave it out.")
     if recipe.batch_size < 2:
@@ -179,6 +181,7 @@ class _Trainer:
         if size is not None:
             training, test = training.resized(*size), test.resized(*size)
         self.test = test
+        self.space = PIXELS if training.features is None else UNBOUNDED
         self.hashes = {"data_sha256": training.sha256, "test_sha256": test.sha256}
         layout = self._probe(training)
         self.generator = torch.Generator()
@@ -220,6 +223,7 @@ class _Trainer:
         self.method.setup(
             Context(
                 num_classes=training.num_classes,
+                space=self.space,
                 device=self.device,
                 generator=self.generator,
                 attack_copy=frozen,
@@ -286,7 +290,7 @@ class _Trainer:
                 group["lr"] = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
             kept = (rows % self.count != samples[:, None]).float()  # an adversarial image goes with its clean one
             y = self.labels[rows]
-            losses = batch_losses(ensemble, self.method, x, y, kept=kept, generator=self.generator)
+            losses = batch_losses(ensemble, self.method, x, y, kept=kept, generator=self.generator, space=self.space)
             if not bool(losses.isfinite().all()):
                 raise RecipeError(
                     f"the loss is not finite at epoch {epoch}, step {step}: lower --lr (now "
@@ -309,7 +313,14 @@ class _Trainer:
 
 
 def batch_losses(
-    ensemble: Ensemble, method: Method, x: Tensor, y: Tensor, *, kept: Tensor, generator: torch.Generator
+    ensemble: Ensemble,
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    *,
+    kept: Tensor,
+    generator: torch.Generator,
+    space: Space = PIXELS,
 ) -> Tensor:
     """Return (L,) mean cross-entropies of a batch that all models share.
 
@@ -321,9 +332,11 @@ def batch_losses(
         (L, B), 1 for the examples that count for a model and 0 for those that it leaves out.
     generator
         Noise of an attack comes from it, the same for all models.
+    space
+        What inputs may be when they are attacked.
     """
     if method.name == "pgd_at":
-        adversarial = _attacked(ensemble, method, x, y, generator)
+        adversarial = _attacked(ensemble, method, x, y, generator=generator, space=space)
         logits = ensemble(adversarial).view(*kept.shape, -1)
     else:
         logits = ensemble.common(x)
@@ -331,7 +344,9 @@ def batch_losses(
     return (losses * kept).sum(1) / kept.sum(1)
 
 
-def _attacked(ensemble: Ensemble, method: Any, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+def _attacked(
+    ensemble: Ensemble, method: Any, x: Tensor, y: Tensor, *, generator: torch.Generator, space: Space
+) -> Tensor:
     """Return (L * B, ...): the batch as PGD leaves it for each model."""
     models = ensemble.models
     noise = (torch.rand(x.shape, generator=generator) * 2 - 1).to(x)
@@ -345,6 +360,7 @@ def _attacked(ensemble: Ensemble, method: Any, x: Tensor, y: Tensor, generator: 
             step=method.step,
             steps=method.steps,
             noise=_for_each(noise, models),
+            space=space,
         )
     finally:
         ensemble.requires_grad_(True)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from fairbench.attacks.base import PIXELS, Space
 from fairbench.attacks.pgd import PGDResult, pgd
 from fairbench.errors import RecipeError
 from fairbench.registry import Registry, suggest
@@ -95,6 +96,8 @@ class Context:
     """Which process this is, of how many; each has an equal part of the global batch."""
     mean: Callable[[Tensor], Tensor] = lambda value: value
     """Returns the mean of a tensor over the processes, without its gradient."""
+    space: Space = PIXELS
+    """What inputs may be: pixels in [0, 1], or features of any size."""
 
 
 def option(default: Any, source: str) -> Any:
@@ -152,7 +155,7 @@ class Method:
         model
             In ``train()`` mode.
         x, y
-            (B, C, H, W) float32 in [0, 1], augmented, and (B,) int64.
+            (B, C, H, W) float32 in [0, 1], augmented, or (B, F) float32; and (B,) int64.
         """
         raise NotImplementedError
 
@@ -180,7 +183,7 @@ class Method:
         init = options.get("init", "uniform")
         if init != "none":
             options["noise"] = self.noise(x, gaussian=init == "gaussian")
-        return pgd(self.context.attack_copy(model), x, y, **options)
+        return pgd(self.context.attack_copy(model), x, y, space=self.context.space, **options)
 
     def noise(self, x: Tensor, *, gaussian: bool = False) -> Tensor:
         """Draw uniform noise in [-1, 1), or standard normal, of the shape of ``x`` from the run's generator.
@@ -199,8 +202,8 @@ class Method:
         return {f.name: f.default for f in fields(cls) if f.init}
 
     @classmethod
-    def configured(cls, options: Mapping[str, Any], variant: str | None = None) -> "Method":
-        """Build the method with some hyper-parameters set.
+    def configured(cls, options: Mapping[str, Any], variant: str | None = None, *, pixels: bool = True) -> "Method":
+        """Build the method with some hyper-parameters set; radii of features, unlike ``pixels``, may be above 1.
 
         Raises
         ------
@@ -220,7 +223,7 @@ class Method:
                 raise RecipeError(f"method {cls.name} has no option '{key}'; it has {valid}.")
             chosen[key] = _typed(cls.name, key, value, known_options[key])
         for key, value in (known_options | chosen).items():
-            _check_range(cls.name, key, value)
+            _check_range(cls.name, key, value, pixels)
         return cls(**chosen)
 
 
@@ -258,11 +261,13 @@ def _typed(method: str, key: str, value: Any, default: Any) -> Any:
         raise RecipeError(f"method {method}: {key} is a {kind.__name__} (default {default}), not '{value}'.") from None
 
 
-def _check_range(method: str, key: str, value: Any) -> None:
-    """Refuse a radius or step outside (0, 1], which is a slip of scale, and a negative count."""
+def _check_range(method: str, key: str, value: Any, pixels: bool) -> None:
+    """Refuse a radius or step of pixels outside (0, 1], which is a slip of scale, and a negative count."""
     if isinstance(value, float) and not math.isfinite(value):
         raise RecipeError(f"method {method}: {key} is {value}; give a finite number.")
-    if key in ("epsilon", "step") and not 0 < value <= 1:
+    if key in ("epsilon", "step") and not pixels and value <= 0:
+        raise RecipeError(f"method {method}: {key} {value:g}: it must be greater than 0.")
+    if key in ("epsilon", "step") and pixels and not 0 < value <= 1:
         raise RecipeError(
             f"method {method}: {key} {value:g}: pixels are in [0, 1] here; on the 0..255 scale it is x/255."
         )

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fairbench.datasets.named import has_features
 from fairbench.errors import RecipeError
 from fairbench.files import data_folder
 from fairbench.plain_yaml import parse_yaml
@@ -48,7 +49,9 @@ class Recipe(_Plain):
 
     ``start`` names the model it starts from. ``select`` says which epoch's weights are the result: the last's, or those
     of the least average or worst-class robust error on the held-out training images (``validation_per_class`` of each
-    class, never the test split). ``tuned`` says what was chosen by looking at them.
+    class, never the test split). ``tuned`` says what was chosen by looking at them. ``normalize`` puts the mean and the
+    standard deviation of the training inputs inside the model; ``balance`` repeats the examples of the smaller classes
+    until each has as many as the largest (``sooksatra2022``: class 1 of Adult).
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")] = "custom"
@@ -65,12 +68,27 @@ class Recipe(_Plain):
     augmentation: AugmentationRecipe = AugmentationRecipe()
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     validation_per_class: Annotated[int, Field(ge=0)] = 300
-    validation_epsilon: Annotated[float, Field(gt=0, le=1)] = 8 / 255
+    validation_epsilon: Annotated[float, Field(gt=0)] = 8 / 255
     select: Literal["last", "avg_rob", "worst_rob"] = "last"
     precision: Literal["32", "bf16"] = "32"
     drop_classes: tuple[int, ...] = ()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     tuned: str = "nothing"
+    normalize: bool = False
+    balance: bool = False
+
+    @model_validator(mode="after")
+    def _fits_its_inputs(self) -> Self:
+        if not self.has_features and self.validation_epsilon > 1:
+            raise ValueError("validation_epsilon should be less than or equal to 1: pixels are in [0, 1]")
+        if self.has_features and (self.augmentation.crop or self.augmentation.flip):
+            raise ValueError(f"augmentation: {self.dataset} holds features, which are not cropped or flipped")
+        return self
+
+    @property
+    def has_features(self) -> bool:
+        """Whether it trains on feature vectors, so that radii may be above 1."""
+        return has_features(self.dataset)
 
     def changed(self, settings: Mapping[str, Any]) -> "Recipe":
         """Return the recipe with keys set: its own (``batch_size``, ``schedule.epochs``) or the method's (``beta``).

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,7 +17,7 @@ from fairbench import __version__, provenance
 from fairbench.datasets import Dataset, load_dataset
 from fairbench.errors import RecipeError
 from fairbench.files import replacing, user_path
-from fairbench.models.base import Model
+from fairbench.models.base import Model, Normalize
 from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
@@ -69,6 +70,8 @@ def train(
     module, size = new_module(recipe.architecture, data.num_classes, data.shape)
     if size is not None:
         data = data.resized(*size)
+    if recipe.normalize:
+        module = nn.Sequential(_normalization(data), module)
     source = _start(recipe, method, module, data)
     fitted = fit(
         recipe,
@@ -130,7 +133,11 @@ def _finish(
     recipe: Recipe, method: Method, fitted: Fitted, data: Dataset, *, out: Path, time_budget: float | None
 ) -> None:
     """Write weights and card, each whole or not at all."""
-    write_weights(fitted.module.state_dict(), out / WEIGHTS_FILE)
+    module, normalization = fitted.module, {}
+    if recipe.normalize and isinstance(module, nn.Sequential):
+        layer, module = module
+        normalization = {"normalization": {k: v.flatten().tolist() for k, v in layer.state_dict().items()}}
+    write_weights(module.state_dict(), out / WEIGHTS_FILE)
     epsilon = float(getattr(method, "epsilon", 0.0))
     card = {
         "name": recipe.name,
@@ -138,9 +145,10 @@ def _finish(
         "architecture": recipe.architecture,
         "dataset": recipe.dataset,
         "num_classes": data.num_classes,
-        "in_channels": data.shape[0],
+        **({"in_channels": data.shape[0]} if data.features is None else _of_features(data)),
         "method": recipe.method,
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
+        **normalization,
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
         "training": _training_facts(recipe, method, fitted, data, time_budget=time_budget),
         "provenance": f"trained by fairbench {__version__} with the recipe above",
@@ -148,6 +156,23 @@ def _finish(
     }
     with replacing(out / CARD_FILE) as temporary:
         temporary.write_text(dump_yaml(card), encoding="utf-8")
+
+
+def _normalization(data: Dataset) -> Normalize:
+    """Return the layer that gives each channel, or feature, of the training inputs mean 0 and standard deviation 1.
+
+    One that never varies gets mean 0 alone.
+    """
+    axes = tuple(axis for axis in range(data.inputs.ndim) if axis != 1)
+    scale = 255.0 if data.inputs.dtype == np.uint8 else 1.0
+    mean = data.inputs.mean(axis=axes, dtype=np.float64) / scale
+    std = data.inputs.std(axis=axes, dtype=np.float64) / scale
+    std[std == 0] = 1.0
+    return Normalize(tuple(mean.tolist()), tuple(std.tolist()), of_features=data.features is not None)
+
+
+def _of_features(data: Dataset) -> dict[str, Any]:
+    return {"in_channels": None, "in_features": data.shape[0]}
 
 
 def _training_facts(

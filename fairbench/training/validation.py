@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fairbench.attacks.base import PIXELS, Space
 from fairbench.attacks.pgd import pgd
 from fairbench.randomness import uniform_noise
 from fairbench.training.data import TrainingData
@@ -16,9 +17,16 @@ _BATCH = 500
 
 
 def class_errors(
-    attacked: nn.Module, judge: nn.Module, data: TrainingData, index: np.ndarray, *, num_classes: int, epsilon: float
+    attacked: nn.Module,
+    judge: nn.Module,
+    data: TrainingData,
+    index: np.ndarray,
+    *,
+    num_classes: int,
+    epsilon: float,
+    space: Space = PIXELS,
 ) -> ClassErrors:
-    """Attack the held-out images with PGD-20 and return the errors of each class, as fractions.
+    """Attack the held-out examples with PGD-20 and return the errors of each class, as fractions.
 
     Parameters
     ----------
@@ -28,13 +36,13 @@ def class_errors(
     index
         (N,) positions in the training set; the random starts depend on them alone.
     """
-    step = min(_STEP, epsilon / 4)
+    step = min(_STEP, epsilon / 4) if space is PIXELS else epsilon / 4
     seen: dict[str, list[torch.Tensor]] = {"std": [], "rob": [], "changed": [], "loss": []}
     for start in range(0, len(data), _BATCH):
         rows = torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device)
         x, y = data.batch(rows)
         noise = torch.from_numpy(uniform_noise(0, index[rows.cpu().numpy()], tuple(x.shape[1:]))).to(x)
-        found = pgd(attacked, x, y, epsilon=epsilon, step=step, steps=_STEPS, noise=noise).last
+        found = pgd(attacked, x, y, epsilon=epsilon, step=step, steps=_STEPS, noise=noise, space=space).last
         with torch.no_grad():
             clean, logits = judge(x).argmax(1), judge(found)
         seen["std"].append(clean != y)

@@ -17,7 +17,7 @@ def test_the_report_has_class_means_and_cru(attack: str, checkpoint: Path, cli: 
     command = ["evaluate", "--model", checkpoint, "--dataset", "digits", "--attacks", attack, "--max-epsilon", "0.2"]
     ran = cli(*command, "--resolution", "0.02", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert f"modified: attacks {attack}, max_epsilon 51/255, resolution 0.02" in ran.out
+    assert f"modified: attacks {attack}, max_epsilon 0.2, resolution 0.02" in ran.out
     assert "least epsilon, mean of each class [95 % interval]" in ran.out
     assert "CRU_eps 0." in ran.out
     frame = Outcomes.read(tmp_path / "out").frame

@@ -12,6 +12,7 @@ from fairbench.datasets.named import NAMED, find_named
 from fairbench.errors import DatasetError
 
 DOWNLOADED = [name for name, known in NAMED.items() if known.markers]
+IMAGES = [name for name in DOWNLOADED if not NAMED[name].has_features]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def write_idx(folder: Path) -> np.ndarray:
     return images
 
 
-@pytest.mark.parametrize("name", [name for name in DOWNLOADED if name != "imagenette"])
+@pytest.mark.parametrize("name", [name for name in IMAGES if name != "imagenette"])
 def test_each_name_accepts_one_npz_file(name: str, tmp_path: Path) -> None:
     write_npz(tmp_path, name)
     test = load_dataset(name, data_dir=tmp_path, download=False)
@@ -118,8 +119,9 @@ def test_data_that_is_nowhere_says_which_file_to_put_where(name: str, cache: Pat
         load_dataset(name, data_dir=tmp_path, download=False)
     message = str(caught.value)
     assert f"Put {NAMED[name].put}" in message
-    assert f"in {cache / 'data' / name}" in message
-    assert str(tmp_path / name) in message
+    folder = NAMED[name].folder or name
+    assert f"in {cache / 'data' / folder}" in message
+    assert str(tmp_path / folder) in message
 
 
 @pytest.mark.parametrize("name", DOWNLOADED)
@@ -129,7 +131,7 @@ def test_without_network_the_message_says_which_file_to_put_where(
     with pytest.raises(DatasetError, match=f"{name} was not found in .*, and the download failed") as caught:
         load_dataset(name)
     assert f"Put {NAMED[name].put}" in str(caught.value)
-    assert f"in {cache / 'data' / name}" in str(caught.value)
+    assert f"in {cache / 'data' / (NAMED[name].folder or name)}" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert capsys.readouterr().out == ""
 

@@ -168,6 +168,7 @@ def test_the_command_prints_a_table_in_every_form(table, cli):
 
 
 def test_the_command_lists_the_tables_and_suggests_one(cli):
-    listed = [line.split()[0] for line in cli("table").out.splitlines()]
-    assert [key for key in listed if key.startswith("sun2023")] == ["sun2023-1", "sun2023-2", "sun2023-3"]
+    keys = [line.split()[0] for line in cli("table").out.splitlines()]
+    assert [key for key in keys if key.startswith("sun2023")] == ["sun2023-1", "sun2023-2", "sun2023-3"]
+    assert keys == sorted(keys)
     assert "Did you mean 'sun2023-1'" in cli("table", "sun2023_1").err

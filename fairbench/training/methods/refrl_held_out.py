@@ -53,7 +53,9 @@ class RefrlHeldOut(Method):
             rows = torch.randint(len(held), (self.held_out,), generator=self.context.generator)
             x, y = held.batch(rows.to(held.labels.device))
             noise = torch.rand(x.shape, generator=self.context.generator).to(x.device) * 2 - 1
-            found = pgd(attacked, x, y, epsilon=epsilon, step=step, steps=steps, noise=noise).last
+            found = pgd(
+                attacked, x, y, epsilon=epsilon, step=step, steps=steps, noise=noise, space=self.context.space
+            ).last
             with torch.no_grad():
                 clean, under_attack = attacked(x).argmax(1), attacked(found).argmax(1)
             self.recent.add(y, clean != y, under_attack != clean)

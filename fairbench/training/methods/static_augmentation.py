@@ -36,11 +36,12 @@ class StaticAugmentation(Method):
         if source is None:
             raise TypeError("static_augmentation needs the model that its examples are made for")
         self.context.generator.manual_seed(0)  # a resumed run makes the same images
+        space = self.context.space
         clean, adversarial = [], []
         for start in range(0, len(data), _BATCH):
             x, y = data.batch(torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device))
             noise = (torch.rand(x.shape, generator=self.context.generator) * 2 - 1).to(x.device)
-            found = pgd(source, x, y, epsilon=self.epsilon, step=self.step, steps=self.steps, noise=noise)
+            found = pgd(source, x, y, epsilon=self.epsilon, step=self.step, steps=self.steps, noise=noise, space=space)
             clean.append(x)
             adversarial.append(found.last)
         return TrainingData(torch.cat(clean + adversarial), data.labels.repeat(2), data.layout)

@@ -1,0 +1,115 @@
+"""Equalized-odds unfairness of models side by side: a table, a CSV, and a figure like ``sooksatra2022``, 5 and 6."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from fairbench.files import replacing
+from fairbench.metrics.eou import EOU
+from fairbench.metrics.groups import SMALLEST
+
+
+def fraction(value: float, low: float, high: float) -> str:
+    """Return "0.074 [0.063, 0.086]"."""
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:
+    """Return a row per model, true label and group with its mean confidence, and EOU in the first row of a label."""
+    from tabulate import tabulate
+
+    rows = []
+    for model, one in found.items():
+        gaps = {row["label"]: fraction(row["eou"], row["low"], row["high"]) for row in one.labels.to_dict("records")}
+        seen: set[str] = set()
+        for row in one.groups.to_dict("records"):
+            label = row["label"]
+            first = label not in seen
+            gap = gaps.get(label, "n/a") if first else ""
+            start = [model if not seen else "", label if first else ""] if tablefmt == "simple" else [model, label]
+            seen.add(label)
+            mean = fraction(row["mean"], row["low"], row["high"])
+            rows.append([*start, row["group"], str(row["n"]), mean, gap])
+    one = next(iter(found.values()))
+    confident = ", ".join(dict.fromkeys(one.groups["class"])) if one.groups["class"].nunique() == 1 else "true label"
+    headers = ["model", "true label", one.attribute, "n", f"mean confidence of {confident}", "EOU"]
+    return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", "left", "left", *["right"] * 3))
+
+
+def left_out_line(found: EOU) -> str | None:
+    """Say which groups are too small; None where none is."""
+    if not found.left_out:
+        return None
+    names = ", ".join(f"{group} of {label} ({n})" for (label, group), n in found.left_out.items())
+    return f"left out, fewer than {SMALLEST} examples: {names}"
+
+
+def write_csv(found: Mapping[str, EOU], path: Path) -> None:
+    """Write every mean and every EOU: model, attack, attribute, label, group ("" for EOU), n, value, low, high.
+
+    Raises
+    ------
+    OutcomesError
+        The file cannot be written.
+    """
+    parts = []
+    for model, one in found.items():
+        means = one.groups.rename(columns={"mean": "value"}).assign(measure="mean_confidence")
+        gaps = one.labels.rename(columns={"eou": "value"}).assign(measure="eou", group="", n="")
+        both = pd.concat([means.astype({"n": object}), gaps]).assign(
+            model=model, attack=one.attack, attribute=one.attribute
+        )
+        parts.append(both)
+    columns = ["model", "attack", "attribute", "measure", "label", "group", "n", "value", "low", "high"]
+    with replacing(path) as temporary:
+        pd.concat(parts)[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def draw(found: Mapping[str, EOU], path: Path) -> None:
+    """Draw EOU of each model, a pair of bars per true label with 95 % intervals; hatches tell the models apart in grey.
+
+    Raises
+    ------
+    OutcomesError
+        The file cannot be written.
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context({"backend": "Agg"}):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        sns.set_theme(style="whitegrid", context="notebook")
+        one = next(iter(found.values()))
+        labels = list(dict.fromkeys(label for each in found.values() for label in each.labels["label"]))
+        figure, axes = plt.subplots(figsize=(2.6 + 1.1 * len(labels) * len(found), 4.6), layout="constrained")
+        palette = sns.color_palette("colorblind", len(found))
+        width = 0.8 / len(found)
+        for number, (model, each) in enumerate(found.items()):
+            rows = each.labels.set_index("label")
+            places = [place for place, label in enumerate(labels) if label in rows.index]
+            rows = rows.loc[[labels[place] for place in places]]
+            left = [place + (number - (len(found) - 1) / 2) * width for place in places]
+            reach = [rows["eou"] - rows["low"], rows["high"] - rows["eou"]]
+            axes.bar(
+                left,
+                rows["eou"],
+                0.92 * width,
+                yerr=reach,
+                label=model,
+                color=palette[number],
+                hatch=["", "//", "..", "xx", "\\\\"][number % 5],
+                edgecolor="white",
+                error_kw={"ecolor": "#333333", "elinewidth": 1.2, "capsize": 3},
+            )
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set(xlabel="true label", ylabel=f"EOU of {one.attribute} (lower is better)", ylim=(0, None))
+        how = "without attack" if one.attack == "clean" else f"under {one.attack}"
+        axes.set_title(f"Largest gap of mean confidence between groups\n{how}, 95 % intervals", loc="left", fontsize=12)
+        axes.grid(visible=False, axis="x")
+        figure.legend(loc="outside lower center", ncols=1, frameon=False)
+        sns.despine(figure)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150, metadata={"Software": None})
+        plt.close(figure)
