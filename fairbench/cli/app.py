@@ -9,9 +9,11 @@ from fairbench.cli.curve import curve
 from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.evaluate import evaluate
+from fairbench.cli.leaderboard import leaderboard_app
 from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
 from fairbench.cli.paper import paper
+from fairbench.cli.submit import submit
 from fairbench.cli.table import table
 from fairbench.cli.train import recipes_app, train
 
@@ -47,6 +49,8 @@ app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")
 app.add_typer(recipes_app, name="recipes")
+app.command()(submit)
+app.add_typer(leaderboard_app, name="leaderboard")
 app.command()(paper)
 app.command()(table)
 app.command()(datasets)
