@@ -189,7 +189,7 @@ def run_shown(
     if out is not None:
         folder.refuse_another_run(out, runner.identify(model, data, protocol, batch_size=size, device=device))
     worked: list[float] = []
-    with _progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
+    with progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
         outcomes = runner.evaluate(
             model,
             data,
@@ -204,7 +204,7 @@ def run_shown(
 
 
 @contextmanager
-def _progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
+def progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
     """Show work done and time left on stderr; ``worked`` stays empty where nothing had to be done."""
     from rich.console import Console
     from rich.progress import (

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairbench.cli.verify import verify
+
 if TYPE_CHECKING:
     from fairbench.leaderboard.check import Checked
 
@@ -17,6 +19,8 @@ Folder = Annotated[Path, typer.Argument(help="Folder of a submission, as `fairbe
 Board = Annotated[Path, typer.Option(help="Folder of the board.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA, then a cache.")]
 BOARD = Path("leaderboard")
+
+leaderboard_app.command()(verify)
 
 
 @leaderboard_app.command()
