@@ -46,6 +46,58 @@ def check(
         raise typer.Exit(1)
 
 
+@leaderboard_app.command()
+def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> None:
+    """Check a submission and copy it into the board's folder."""
+    from fairbench.cli.rules import rules
+    from fairbench.files import user_path
+    from fairbench.leaderboard.board import add_submission, taken
+    from fairbench.leaderboard.check import check_submission
+
+    place = user_path(board)
+    added = add_submission(
+        user_path(submission), place, lambda folder: check_submission(folder, rules(data_dir, taken(place)))
+    )
+    print(f"{added} is on the board: fairbench leaderboard build" + ("" if board == BOARD else f" --board {board}"))
+
+
+@leaderboard_app.command()
+def build(board: Board = BOARD) -> None:
+    """Write the tables and figures of the board from its outcome tables."""
+    from fairbench.files import user_path
+    from fairbench.reports.board import build as write
+
+    for path in write(user_path(board)):
+        print(path)
+
+
+@leaderboard_app.command()
+def show(
+    board: Board = BOARD,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    sort: Annotated[
+        str, typer.Option(help="avg_std, worst_std, avg_bndy, worst_bndy, avg_rob, worst_rob, cau or cru_s.")
+    ] = "worst_rob",
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Print the board."""
+    from fairbench.errors import OutcomesError
+    from fairbench.files import user_path
+    from fairbench.leaderboard.ranking import boards, read_entries
+    from fairbench.reports import board as report
+
+    found = [b for b in boards(read_entries(user_path(board)), sort) if dataset in (None, b.dataset)]
+    if not found:
+        raise OutcomesError(f"no entry{'' if dataset is None else f' for {dataset}'} on the board {board}.")
+    if as_json:
+        print(json.dumps([report.to_dict(b) for b in found], indent=2, allow_nan=False))
+    elif markdown:
+        print("\n".join(map(report.as_markdown, found)), end="")
+    else:
+        print("\n\n".join(map(report.as_text, found)))
+
+
 def _checked(submission: Path, board: Path, data_dir: str | None) -> "Checked":
     from fairbench.cli.rules import rules
     from fairbench.files import user_path

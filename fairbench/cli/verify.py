@@ -85,8 +85,8 @@ def _model(
 
     if is_own_code(card.architecture) and arch != card.architecture:
         raise ModelError(
-            f"the card of {card.name} names the architecture '{card.architecture}': look at that code, then say so with "
-            f"--arch {card.architecture}."
+            f"the card of {card.name} names the architecture '{card.architecture}': a card runs no code; look at that "
+            f"code, then say --arch {card.architecture}."
         )
     if arch is not None and arch != card.architecture:
         raise ModelError(f"{card.name} is a {card.architecture}, its card says; leave --arch {arch} out.")
@@ -131,9 +131,9 @@ def _say(submission: Path, found: "Verdict", left_out: list[str]) -> None:
         print("clean: all rows agree")
     for a in found.attacks:
         print(
-            f"{a.attack}: {a.rows} rows, {a.robust_rows} of them claimed robust; broken again {a.same_over} of these with "
-            f"the same seed, {a.fresh_over} with a fresh one; withstood though claimed broken: {a.same_under} and "
-            f"{a.fresh_under}; the two new runs disagree about {a.disagree}"
+            f"{a.attack}: {a.rows} rows, {a.robust_rows} of them claimed robust; of these the same seed broke "
+            f"{a.same_over} and a fresh one {a.fresh_over}; of those claimed broken {a.same_under} and {a.fresh_under} "
+            f"withstood; the two new runs disagree about {a.disagree}"
         )
         print(f"{a.attack}: claimed robust and broken by all of {a.runs} runs: {_some(a.always_broken) or 'none'}")
     for attack in left_out:

@@ -13,14 +13,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fairbench.errors import OutcomesError
-from fairbench.files import make_folder
+from fairbench.files import make_folder, remove_leftovers
 from fairbench.leaderboard.card import SubmissionCard, read_submission_card
 from fairbench.leaderboard.check import Checked, require_accepted
 from fairbench.leaderboard.submission import CARD, submission_files
 from fairbench.outcomes import Outcomes
 
 SUBMISSIONS = "submissions"
-_LOCK = ".lock"
+_LOCK, _STAGING = ".lock", ".adding-"
 _WAIT = 600.0
 """Seconds one `add` waits for another."""
 
@@ -69,7 +69,8 @@ def add_submission(folder: Path, board: Path, check: Callable[[Path], Checked]) 
 
 
 def _add(folder: Path, place: Path, check: Callable[[Path], Checked]) -> Path:
-    staging = Path(tempfile.mkdtemp(dir=place, prefix=".adding-"))
+    remove_leftovers(place, _STAGING)
+    staging = Path(tempfile.mkdtemp(dir=place, prefix=_STAGING))
     try:
         _copy(folder, staging)
         checked = check(staging)
