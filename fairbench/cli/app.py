@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import fairbench
+from fairbench.cli.compare import compare
 from fairbench.cli.curve import curve
 from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
@@ -45,6 +46,7 @@ def _main(
 
 app.command()(evaluate)
 app.command()(curve)
+app.command()(compare)
 app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")
