@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import pandas as pd
 from scipy.stats import beta, binom
 
 from fairbench.outcomes import Outcomes
@@ -118,7 +119,7 @@ def verify(
     index, label = frame["index"].to_numpy(), frame["label"].to_numpy()
     differ = _clean_differences(claimed, clean())
     broken = {a: frame[f"{a}_pred"].to_numpy(dtype=np.int64) != label for a in attacks}
-    rows = sample_rows(np.logical_and.reduce(list(broken.values())), examples, seed)
+    rows = sample_rows(np.logical_and.reduce(list(broken.values())), label, examples, seed)
     fresh_seed = seed if seed != own_seed else seed + 1
     same, fresh = attack(index[rows], own_seed), attack(index[rows], fresh_seed)
     suspects = {a: rows[~broken[a][rows] & same[a][0] & fresh[a][0]] for a in attacks}
@@ -127,7 +128,8 @@ def verify(
     compared = []
     for a in attacks:
         always = [int(index[r]) for r in suspects[a] if more[a][:, np.searchsorted(again, r)].all()]
-        compared.append(_compare(a, broken[a], rows, (same[a][0], fresh[a][0]), tuple(always)))
+        both = same[a][0], fresh[a][0]
+        compared.append(_compare(a, broken[a], label, rows, runs=both, always=tuple(always)))
     chances = [p for c in compared for p in (c.p_always, c.p_fresh)]
     probability = 0.0 if len(differ) else min(1.0, len(chances) * min(chances))
     verdict: Literal["consistent", "doubtful", "rejected"] = (
@@ -136,17 +138,25 @@ def verify(
     return Verdict(verdict, probability, seed, len(rows), len(index), differ, tuple(compared))
 
 
-def sample_rows(broken: np.ndarray, count: int, seed: int) -> np.ndarray:
+def sample_rows(broken: np.ndarray, label: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Draw positions of rows, most of them from those not claimed broken by all attacks; sorted.
 
-    Where one kind has too few rows, the other makes up for it.
+    Each kind is drawn evenly from all classes, so that the worst class, which decides the rank, is looked at closely.
+    Where a class or a kind has too few rows, the others make up for it.
     """
     generator = np.random.default_rng(seed)
     count = min(count, len(broken))
     robust, others = np.flatnonzero(~broken), np.flatnonzero(broken)
     wanted = min(len(robust), max(round(SHARE_ROBUST * count), count - len(others)))
-    drawn = [generator.choice(robust, wanted, replace=False), generator.choice(others, count - wanted, replace=False)]
+    drawn = [_evenly(robust, label, wanted, generator), _evenly(others, label, count - wanted, generator)]
     return np.sort(np.concatenate(drawn))
+
+
+def _evenly(rows: np.ndarray, label: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Draw as many rows of each class as there are, up to a number that is the same for all."""
+    shuffled = generator.permutation(rows)
+    turn = pd.Series(label[shuffled]).groupby(label[shuffled]).cumcount().to_numpy()
+    return shuffled[np.argsort(turn, kind="stable")[:count]]
 
 
 def chance_always_broken(found: int, robust_rows: int, rows: int, disagree: int, runs: int) -> float:
@@ -170,22 +180,27 @@ def chance_always_broken(found: int, robust_rows: int, rows: int, disagree: int,
     return float(binom.sf(found - 1, robust_rows, rates / (2 * runs)).mean())
 
 
-def chance_fresh(over: int, under: int, share_robust: float, share_broken: float) -> float:
+def chance_fresh(over: int, odds: np.ndarray) -> float:
     """Return the probability that an honest submission has ``over`` of the differing rows, or more, in its favour.
 
-    McNemar's exact test, one-sided; rows claimed robust were drawn at another rate (``share_robust``) than the others,
-    and the odds follow.
+    McNemar's exact test, one-sided. Rows claimed robust were drawn at another rate than the others, so a row that
+    differs is in the submission's favour with the odds of its class, not with one half.
+
+    Parameters
+    ----------
+    odds
+        One for each row that differs: a / (a + b), if the share a of the rows of its class that are claimed robust was
+        drawn, and the share b of those claimed broken.
 
     Examples
     --------
-    >>> chance_fresh(5, 0, 0.1, 0.1)
+    >>> chance_fresh(5, np.full(5, 0.5))
     0.03125
     """
-    if over == 0:
-        return 1.0
-    if share_broken == 0:
-        return 1.0  # nothing to compare with
-    return float(binom.sf(over - 1, over + under, share_robust / (share_robust + share_broken)))
+    chances = np.ones(1)
+    for p in odds:
+        chances = np.convolve(chances, [1 - p, p])
+    return float(min(1.0, chances[over:].sum()))
 
 
 def _clean_differences(claimed: Outcomes, clean: Clean) -> tuple[int, ...]:
@@ -199,12 +214,18 @@ def _clean_differences(claimed: Outcomes, clean: Clean) -> tuple[int, ...]:
 
 
 def _compare(
-    attack: str, broken: np.ndarray, rows: np.ndarray, runs: tuple[np.ndarray, np.ndarray], always: tuple[int, ...]
+    attack: str,
+    broken: np.ndarray,
+    label: np.ndarray,
+    rows: np.ndarray,
+    *,
+    runs: tuple[np.ndarray, np.ndarray],
+    always: tuple[int, ...],
 ) -> AttackCompared:
     said, (same, fresh) = broken[rows], runs
     robust, disagree = int((~said).sum()), int((same != fresh).sum())
     over, under = int((~said & fresh).sum()), int((said & ~fresh).sum())
-    shares = robust / max(int((~broken).sum()), 1), int(said.sum()) / max(int(broken.sum()), 1)
+    differing = label[rows][said != fresh]
     return AttackCompared(
         attack=attack,
         rows=len(rows),
@@ -217,5 +238,17 @@ def _compare(
         runs=REPEATS + 2,
         always_broken=always,
         p_always=chance_always_broken(len(always), robust, len(rows), disagree, REPEATS + 2),
-        p_fresh=chance_fresh(over, under, *shares),
+        p_fresh=chance_fresh(over, _odds(broken, label, rows)[differing]),
     )
+
+
+def _odds(broken: np.ndarray, label: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the odds of each class, (K,): how much closer its rows claimed robust were looked at than the others."""
+    size = int(label.max()) + 1
+    shares = []
+    for kind in (~broken, broken):
+        there = np.bincount(label[kind], minlength=size)
+        drawn = np.bincount(label[rows][kind[rows]], minlength=size)
+        shares.append(drawn / np.maximum(there, 1))
+    total = shares[0] + shares[1]
+    return np.divide(shares[0], total, out=np.ones(size), where=total > 0)
