@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fairbench.leaderboard.check import Rules, Truth
 
 
-def rules(data_dir: str | None, taken: Mapping[str, int]) -> "Rules":
+def rules(data_dir: str | None, taken: Mapping[str, int] | None) -> "Rules":
     """Return the rules, with labels from where the data is on this machine; nothing is downloaded."""
     from fairbench.leaderboard.check import Rules
 

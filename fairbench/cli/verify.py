@@ -38,16 +38,16 @@ def verify(
     from fairbench.evaluation.again import Again
     from fairbench.evaluation.runner import BATCH_SIZE, fitted
     from fairbench.files import user_path
-    from fairbench.leaderboard.check import SEED, Checked, check_submission, require_accepted
+    from fairbench.leaderboard.check import SEED, check_submission, require_accepted
     from fairbench.leaderboard.verify import verify as hold_to_it
 
     if examples < 1:
         raise ProtocolError(f"--examples {examples}: give 1 or more.")
     seed = secrets.randbelow(2**31) if seed is None else seed
+    if not 0 <= seed < 2**62:
+        raise ProtocolError(f"--seed {seed}: give a number from 0 to 2**62 - 1.")
     folder = user_path(submission)
-    checked: Checked = check_submission(folder, rules(data_dir, {}))
-    checked.problems[:] = [p for p in checked.problems if "replaces" not in p]  # the board is not asked here
-    card, claimed = require_accepted(checked, folder)
+    card, claimed = require_accepted(check_submission(folder, rules(data_dir, None)), folder)
     chosen = Protocol.named(card.protocol, attacks=options.names(attacks))
     beyond = set(chosen.attacks) - set(Protocol.named(card.protocol).attacks)
     if beyond:

@@ -62,12 +62,12 @@ class Rules:
     truth
         Dataset name to its :class:`Truth`; None for a dataset that has no board.
     taken
-        Names on the board, and the latest version of each.
+        Names on the board, and the latest version of each; None where the name is not to be checked.
     """
 
     attacks: Callable[[str, int], Mapping[str, Mapping[str, Any]]]
     truth: Callable[[str], Truth | None]
-    taken: Mapping[str, int] = field(default_factory=dict)
+    taken: Mapping[str, int] | None = field(default_factory=dict)
 
 
 @dataclass
@@ -105,7 +105,7 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
         table, faults = read_columns(files[TABLE])
         problems += faults
     problems += _weights(checked, files)
-    if checked.card is not None:
+    if checked.card is not None and rules.taken is not None:
         problems += _name(checked.card, rules.taken)
     if manifest is not None:
         problems += _manifest_itself(manifest, files)

@@ -27,6 +27,8 @@ NAMES = {
     "cau": "CAU",
     "cru_s": "CRU_s",
 }
+_IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
+"""What would end a link's address in Markdown."""
 _ATTACK_NAMES = {"autoattack": "AutoAttack", "pgd20": "PGD-20 *"}
 _NOTE = (
     "Errors and CRU_s in percent, CAU a fraction, with 95 % intervals; lower is better. The rank is the range of "
@@ -97,11 +99,11 @@ def as_csv(board: Board) -> str:
         numbers = [v for c in COLUMNS for v in (row.value(c), *row.interval(c))]
         writer.writerow(
             [
-                *(*ranks, entry.name, _plain(entry.title), entry.version, entry.source, entry.attack.attack),
+                *(*ranks, entry.name, _cell(entry.title), entry.version, entry.source, entry.attack.attack),
                 *(f"{entry.epsilon:.6g}", entry.attack.n, int(entry.sample)),
                 *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers),
                 *(getattr(entry.attack, c) for c in worst),
-                *(_plain("not stated" if entry.extra_data is None else entry.extra_data), int(row.on_front)),
+                *(_cell("not stated" if entry.extra_data is None else entry.extra_data), int(row.on_front)),
                 entry.paper or "",
             ]
         )
@@ -230,7 +232,7 @@ def _cells(row: Row) -> list[str]:
     extra = "not stated" if entry.extra_data is None else entry.extra_data
     name = _plain(entry.title) if entry.source == "submission" else f"`{entry.name}`"
     if entry.source == "submission":
-        name = f"[{name}]({entry.paper})" if entry.paper else name
+        name = f"[{name}]({entry.paper.translate(_IN_LINK)})" if entry.paper else name
         name += f" ({entry.name}.{entry.version})"
     return [ranks, name, _ATTACK_NAMES[entry.attack.attack], *(_figure(row, c) for c in COLUMNS), _plain(extra)]
 
@@ -245,9 +247,13 @@ def _figure(row: Row, column: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return other people's text so that Markdown, HTML and a spreadsheet take it for text."""
-    escaped = re.sub(r"([\\`*_\[\]<>|#&!])", r"\\\1", text)
-    return f"'{escaped}" if escaped[:1] in ("=", "+", "-", "@") else escaped
+    """Return other people's text so that Markdown and HTML take it for text."""
+    return re.sub(r"([\\`*_\[\]<>|#&!$~])", r"\\\1", text)
+
+
+def _cell(text: str) -> str:
+    """Return other people's text so that a spreadsheet does not take it for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 def _short(text: str) -> str:

@@ -85,6 +85,14 @@ def test_other_weights_are_rejected(cli: Cli, packed: Path, other_checkpoint: Pa
     assert "its weights are not the ones that my_method was evaluated with" in ran.err
 
 
+def test_a_correction_can_be_verified_and_a_seed_that_is_none_is_refused(cli: Cli, packed: Path) -> None:
+    text = (packed / "card.yaml").read_text()
+    (packed / "card.yaml").write_text(f"{text}replaces: my_method.1\n")
+    assert cli("leaderboard", "verify", packed, "--examples", 20, "--seed", 1).code == 0
+    for options in (("--seed", -1), ("--examples", 0), ("--attacks", "pgd7"), ("--arch", "lenet5")):
+        assert cli("leaderboard", "verify", packed, *options).code == 2
+
+
 def test_check_as_json_and_a_folder_that_is_none(cli: Cli, packed: Path, tmp_path: Path) -> None:
     (packed / "notes.txt").write_text("")
     ran = cli("leaderboard", "check", packed, "--json")

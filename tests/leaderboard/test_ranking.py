@@ -102,7 +102,8 @@ def test_the_front_by_hand():
 def test_submissions_stand_beside_kept_results_and_a_correction_replaces_its_entry(tmp_path):
     place = tmp_path / "submissions" / "mine"
     submit(place / "1", seed=1)
-    submit(place / "2", seed=2, replaces="mine.1", extra_data="10 million images", title="My | `method` <b>")
+    said = {"title": "My | `method` <b>", "paper": "https://example.org/(a)![x](https://example.com/x.png"}
+    submit(place / "2", seed=2, replaces="mine.1", extra_data="10 million images", **said)
     write_result(outcomes("good", 10), tmp_path / "results")
     (found,) = boards(read_entries(tmp_path))
     assert sorted((r.entry.name, r.entry.version, r.entry.source) for r in found.ranked) == [
@@ -111,7 +112,7 @@ def test_submissions_stand_beside_kept_results_and_a_correction_replaces_its_ent
     ]
     text = report.as_markdown(found)
     assert "10 million images" in text
-    assert r"[My \| \`method\` \<b\>](https://example.org/paper) (mine.2)" in text
+    assert r"[My \| \`method\` \<b\>](https://example.org/%28a%29!%5Bx%5D%28https://example.com/x.png) (mine.2)" in text
     assert "not stated" in text
 
 
