@@ -81,7 +81,7 @@ class SubmissionCard(_Plain):
     architecture: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.:/-]+$")]
     normalization: SubmittedNormalization | None = None
     output: Annotated[str, Field(max_length=64, pattern=_LINE)] | None = None
-    input_size: tuple[Annotated[int, Field(ge=1, le=10_000)], Annotated[int, Field(ge=1, le=10_000)]] | None = None
+    input_size: tuple[Annotated[int, Field(ge=1, le=512)], Annotated[int, Field(ge=1, le=512)]] | None = None
     weights: SubmittedWeights
     trained_against: TrainedAgainst | None = None
     extra_data: Line | None = None

@@ -40,7 +40,8 @@ class Truth:
     missing
         Why not all of them are, or None.
     sha256
-        Hash of the images at (C, H, W), as a manifest has it; None where the images are not there.
+        Hash of the images at (C, H, W), as a manifest has it, or None for more pixels than are made; None where the
+        images are not there.
     """
 
     classes: tuple[str, ...]
@@ -200,9 +201,7 @@ def _weights(checked: Checked, files: Mapping[str, Path]) -> Iterator[str]:
     elif sha256_file(held) != card.weights.sha256:
         yield f"{held.name}: its SHA-256 is not the one in {CARD}"
     else:
-        checked.not_made.append(
-            "weights: they were not loaded and no row was attacked again; `leaderboard verify` does"
-        )
+        checked.not_made.append("weights: not loaded, and no row was attacked again; `leaderboard verify` does both")
 
 
 def _truth(dataset: Any, rules: Rules, problems: list[str]) -> Truth | None:
@@ -248,7 +247,9 @@ def _dataset(manifest: dict[str, Any], truth: Truth, checked: Checked) -> Iterat
         yield f"{MANIFEST}: dataset.shape {_short(shape)} is no (C, H, W) of at most 1,024"
     elif truth.sha256 is None:
         checked.not_made.append(f"images: {truth.missing or 'they are not here'}; their hash was not compared")
-    elif _get(manifest, "dataset", "sha256") != truth.sha256(tuple(shape)):
+    elif (own := truth.sha256(tuple(shape))) is None:
+        checked.not_made.append(f"images: at {shape[1]}x{shape[2]} they are too large to be made here and hashed")
+    elif _get(manifest, "dataset", "sha256") != own:
         yield f"{MANIFEST}: the images are not the dataset's test split (their hash differs)"
 
 

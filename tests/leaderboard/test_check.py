@@ -316,6 +316,13 @@ def test_what_was_not_checked_is_not_passed(whole, rules):
     assert any(line.startswith("images: ") for line in checked.not_made)
 
 
+def test_images_too_large_to_be_made_are_not_compared(whole, rules):
+    held = Rules(rules.attacks, lambda name: replace(truth(name), sha256=lambda shape: None))
+    checked = check_submission(whole(), held)
+    assert checked.problems == []
+    assert "images: at 8x8 they are too large to be made here and hashed" in checked.not_made
+
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
