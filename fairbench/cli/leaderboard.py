@@ -104,8 +104,11 @@ def _checked(submission: Path, board: Path, data_dir: str | None) -> "Checked":
     from fairbench.leaderboard.board import taken
     from fairbench.leaderboard.check import check_submission
 
-    folder = user_path(submission)
-    return check_submission(folder, rules(data_dir, taken(user_path(board), besides=folder)))
+    folder, place = user_path(submission), user_path(board)
+    checked = check_submission(folder, rules(data_dir, taken(place, besides=folder)))
+    if not place.is_dir():
+        checked.not_made.append(f"name: there is no board {board} to look for it in")
+    return checked
 
 
 def _say(submission: Path, checked: "Checked") -> None:
