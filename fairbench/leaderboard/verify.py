@@ -170,8 +170,8 @@ def chance_always_broken(found: int, robust_rows: int, rows: int, disagree: int,
     --------
     >>> chance_always_broken(0, 450, 500, 0, 100)
     1.0
-    >>> round(chance_always_broken(1, 450, 500, 0, 100), 4), round(chance_always_broken(2, 450, 500, 0, 100), 6)
-    (0.0022, 1e-05)
+    >>> [f"{chance_always_broken(found, 450, 500, 0, 100):.2g}" for found in (1, 2)]
+    ['0.0022', '5e-06']
     """
     if found == 0:
         return 1.0

@@ -116,7 +116,7 @@ def as_text(board: Board) -> str:
     rows = []
     for row in (*board.ranked, *board.sample):
         entry = row.entry
-        figures = [f"{row.value(c):.3f}" if c == "cau" else rate(row.value(c)) for c in COLUMNS]
+        figures = [_figure(row, c).partition(" ")[0] for c in COLUMNS]
         name = entry.name if entry.source != "submission" else f"{entry.name}.{entry.version}"
         extra = "not stated" if entry.extra_data is None else entry.extra_data
         rank = "sample" if row.ranks is None else _cells(row)[0]

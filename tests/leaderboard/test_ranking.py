@@ -129,6 +129,18 @@ def test_the_csv_has_every_figure_and_nothing_that_a_spreadsheet_would_run(tmp_p
         assert float(row[f"{column}_high"]) == pytest.approx(high, abs=1e-4)
 
 
+def test_what_was_not_measured_is_neither_zero_nor_ranked_ahead(tmp_path):
+    """One class has no example: CAU and CRU_s are unknown, and so are the places by them."""
+    for name, wrong in (("a", 3), ("b", 9)):
+        both = outcomes(name, wrong)
+        write_result(Outcomes(both.frame[both.frame["label"] == 0], both.manifest), tmp_path / "results")
+    (found,) = boards(read_entries(tmp_path), "cru_s")
+    assert [row.ranks for row in found.ranked] == [(1, 2), (1, 2)]
+    assert "n/a" in report.as_text(found)
+    assert "nan" not in report.as_text(found) + report.as_csv(found) + report.as_markdown(found)
+    assert report.to_dict(found)["ranked"][0]["cau"]["value"] is None
+
+
 def test_show(cli, board):
     ran = cli("leaderboard", "show", "--board", board, "--dataset", "toy")
     assert ran.code == 0
