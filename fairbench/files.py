@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,49 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise _cannot_write(path, error) from error
     return path
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """Put a finished folder in the place of another, in one step where the system can; the old one is removed.
+
+    Elsewhere there is a moment without any, and a crash in it leaves the old folder beside as ``.old-*``.
+
+    Raises
+    ------
+    OSError
+        It cannot be done; the old folder is where it was.
+    """
+    for path in sorted(new.rglob("*")):
+        if path.is_file():
+            with path.open("rb+") as stream:
+                os.fsync(stream.fileno())
+    if target.is_dir() and _exchange(new, target):
+        shutil.rmtree(new, ignore_errors=True)
+        return
+    old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".old-{target.name}-"))
+    if target.exists():
+        target.rename(old / target.name)
+    new.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove what processes that were killed left in a folder; call it where no other process can be at work."""
+    for path in folder.glob(f"{prefix}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two folders in one step: renameat2 with RENAME_EXCHANGE (Linux), renamex_np with RENAME_SWAP (macOS)."""
+    import ctypes
+
+    if os.name != "posix":
+        return False
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(a), os.fsencode(b)
+    if hasattr(library, "renameat2"):
+        return bool(library.renameat2(-100, names[0], -100, names[1], 2) == 0)  # -100: the current folder
+    return bool(hasattr(library, "renamex_np") and library.renamex_np(*names, 2) == 0)
 
 
 def user_path(text: str | Path) -> Path:

@@ -5,15 +5,18 @@ from typing import Annotated
 import typer
 
 import fairbench
+from fairbench.cli.compare import compare
 from fairbench.cli.curve import curve
 from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.eou import eou
 from fairbench.cli.evaluate import evaluate
+from fairbench.cli.leaderboard import leaderboard_app
 from fairbench.cli.luf import luf
 from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
 from fairbench.cli.paper import paper
+from fairbench.cli.submit import submit
 from fairbench.cli.table import table
 from fairbench.cli.tendency import tendency
 from fairbench.cli.train import recipes_app, train
@@ -48,11 +51,14 @@ app.command()(evaluate)
 app.command()(curve)
 app.command()(tendency)
 app.command()(eou)
+app.command()(compare)
 app.add_typer(models_app, name="models")
 app.command()(train)
 app.add_typer(methods_app, name="methods")
 app.add_typer(recipes_app, name="recipes")
 app.command()(luf)
+app.command()(submit)
+app.add_typer(leaderboard_app, name="leaderboard")
 app.command()(paper)
 app.command()(table)
 app.command()(datasets)

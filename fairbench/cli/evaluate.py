@@ -272,7 +272,7 @@ def run_shown(
         asked: dict[str, Any] = {"batch_size": size, "device": device, "transfer_from": source}
         folder.refuse_another_run(out, runner.identify(model, data, protocol, **asked))
     worked: list[float] = []
-    with _progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
+    with progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
         outcomes = runner.evaluate(
             model,
             data,
@@ -288,7 +288,7 @@ def run_shown(
 
 
 @contextmanager
-def _progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
+def progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
     """Show work done and time left on stderr; ``worked`` stays empty where nothing had to be done."""
     from rich.console import Console
     from rich.progress import (

@@ -33,6 +33,7 @@ from fairbench.models.base import Model, as_model
 from fairbench.models.layout import settle_layout
 from fairbench.models.prepare import frozen, prepare
 from fairbench.outcomes import Outcomes
+from fairbench.outcomes.identity import run_identity
 from fairbench.outcomes.schema import FORMAT_VERSION
 from fairbench.outcomes.table import read_table_and_metadata, write_table
 
@@ -246,7 +247,7 @@ class _Run:
     @property
     def identity(self) -> str:
         """Name of the run's folder."""
-        return provenance.sha256_json(self.determinants)[:16]
+        return run_identity(self.determinants)
 
     def execute(self, folder: Path, engine: Engine, progress: Progress | None) -> Outcomes:
         """Compute what is missing, write the table, remove the shards."""

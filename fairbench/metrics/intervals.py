@@ -5,10 +5,11 @@ Newcombe's paired score interval, which is built from Wilson's; the worst class,
 resamples examples within classes.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.special import ndtri
 
 LEVEL = 0.95
 DRAWS = 1_000
@@ -28,8 +29,14 @@ def wilson(successes: int, n: int) -> Interval:
     """
     if n == 0:
         return UNKNOWN
-    found = binomtest(int(successes), int(n)).proportion_ci(LEVEL, method="wilson")
-    return 100 * float(found.low), 100 * float(found.high)
+    # Term for term as SciPy's binomtest has it, which first spends a hundred times as long on a p-value.
+    successes, n = int(successes), int(n)
+    p, z = successes / n, float(ndtri(0.5 + 0.5 * LEVEL))
+    denominator = 2 * (n + z**2)
+    centre = (2 * n * p + z**2) / denominator
+    reach = z / denominator * math.sqrt(4 * n * p * (1 - p) + z**2)
+    low, high = 0.0 if successes == 0 else centre - reach, 1.0 if successes == n else centre + reach
+    return 100 * low, 100 * high
 
 
 def paired_difference(cells: np.ndarray) -> Interval:
@@ -117,5 +124,6 @@ def percentile_interval(
     if not np.isfinite(values).any():
         return UNKNOWN
     tail = 100 * (1 - LEVEL) / 2
-    low, high = np.nanpercentile(values, [tail, 100 - tail])
+    percentile = np.percentile if np.isfinite(values).all() else np.nanpercentile  # the same, and faster
+    low, high = percentile(values, [tail, 100 - tail])
     return float(np.fmin(low, found)), float(np.fmax(high, found))

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -184,16 +183,16 @@ def _intervals(cells: np.ndarray) -> dict[str, Interval]:
     resampled = resample(cells)
     found: dict[str, Interval] = {f"avg_{name}": average[name] for name in _WORST}
     found["strict_bndy_avg"] = average["strict_bndy"]
-
-    def worst(error: str, counts: np.ndarray) -> np.ndarray:
-        values = errors_from_cells(counts)[error]
-        return np.where(np.isnan(values), -np.inf, values).max(-1)
-
+    drawn, observed = errors_from_cells(resampled), errors_from_cells(cells)
     for name in _WORST:
-        found[f"worst_{name}"] = percentile_interval(partial(worst, name), resampled, float(worst(name, cells)))
+        found[f"worst_{name}"] = percentile_interval(_largest, drawn[name], float(_largest(observed[name])))
     for statistic in (unfairness.cau, unfairness.cru_s, unfairness.cru_s_correct):
         found[statistic.__name__] = percentile_interval(statistic, resampled, float(statistic(cells)))
     return found
+
+
+def _largest(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(values), -np.inf, values).max(-1)
 
 
 def _plain(value: Any) -> Any:

@@ -65,6 +65,13 @@ def read_state(path: Path) -> dict[str, Tensor]:
     return state
 
 
+def safetensors_bytes(state: Mapping[str, Tensor]) -> bytes:
+    """Return weights as a .safetensors file."""
+    from safetensors.torch import save
+
+    return bytes(save({k: v.detach().cpu().contiguous().clone() for k, v in state.items()}))  # tied ones share memory
+
+
 def _is_reduced(tensor: Tensor) -> bool:
     """Whether it is a float of another precision than float32, plainly stored."""
     return tensor.is_floating_point() and tensor.dtype != torch.float32 and tensor.layout is torch.strided

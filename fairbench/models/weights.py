@@ -57,19 +57,31 @@ def _in_package(card: ModelCard) -> Path:
 
 def _downloaded(card: ModelCard) -> Path:
     """Fetch the weights into the cache; the file is there whole, with the right SHA-256, or not at all."""
-    from torch.hub import download_url_to_file
-
     weights = card.weights
     put = f"put {weights.file} (SHA-256 {weights.sha256[:12]}...) in $FAIRBENCH_ZOO"
     if weights.url is None:
         raise ModelError(f"{card.name}: its weights do not ship with the package, and its card has no address; {put}.")
     path = make_folder(cache_folder("zoo")) / str(weights.file)
     try:
-        download_url_to_file(weights.url, str(path), hash_prefix=weights.sha256, progress=False)
+        return fetch(weights.url, path, weights.sha256)
+    except ModelError as error:
+        raise ModelError(f"{card.name}: its weights {error}; {put}.") from error
+
+
+def fetch(url: str, path: Path, sha256: str) -> Path:
+    """Download a file; it is there whole, with the right SHA-256, or not at all.
+
+    Raises
+    ------
+    ModelError
+        The network or the disk failed, or another file lies at the address.
+    """
+    from torch.hub import download_url_to_file
+
+    try:
+        download_url_to_file(url, str(path), hash_prefix=sha256, progress=False)
     except Exception as error:  # of the network, the disk, or another file at the address
-        raise ModelError(
-            f"{card.name}: its weights could not be fetched from {weights.url} ({first_line(error)}); {put}."
-        ) from error
+        raise ModelError(f"could not be fetched from {url} ({first_line(error)})") from error
     return path
 
 

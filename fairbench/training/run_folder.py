@@ -18,6 +18,7 @@ from torch import Tensor
 from fairbench.errors import RecipeError
 from fairbench.files import make_folder, replacing, write_json
 from fairbench.models.cards import CARD_FILE, RUN_FILE
+from fairbench.models.checkpoints import safetensors_bytes
 
 STATE, HISTORY, CLASSES = "state.pt", "history.csv", "classes.csv"
 LAST = "last.safetensors"
@@ -137,11 +138,8 @@ class RunFolder:
 
 def write_weights(state: Mapping[str, Tensor], path: Path) -> None:
     """Write weights as safetensors, whole or not at all."""
-    from safetensors.torch import save
-
-    data = save({k: v.detach().cpu().contiguous().clone() for k, v in state.items()})  # tied weights share memory
     with replacing(path) as temporary:
-        temporary.write_bytes(data)
+        temporary.write_bytes(safetensors_bytes(state))
 
 
 def _read_identity(path: Path) -> dict[str, Any] | None:

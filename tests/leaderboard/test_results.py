@@ -9,6 +9,7 @@ import pytest
 from fairbench import Outcomes, summarize
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import read_result, result_name, result_names, results_folder, write_result
+from fairbench.outcomes.identity import run_identity
 
 CLASSES = ["a", "b", "c"]
 
@@ -103,6 +104,7 @@ def test_an_unknown_name_suggests_the_nearest(tmp_path):
 def test_every_kept_result_is_whole_and_its_summary_is_what_the_table_gives(name):
     kept = read_result(name)
     assert result_name(kept.manifest) == name
+    assert run_identity(kept.manifest) == kept.manifest["run"]
     document = json.loads((results_folder() / f"{name}.json").read_text())
     assert document["summary"] == json.loads(json.dumps(summarize(kept).to_dict()))
     assert len(kept) == (1_000 if kept.manifest["protocol"]["name"] == "quick" else 10_000)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from fairbench.metrics.classwise import errors_from_cells
 from fairbench.metrics.intervals import paired_difference, percentile_interval, resample, wilson
@@ -14,6 +15,13 @@ from fairbench.metrics.intervals import paired_difference, percentile_interval, 
 def test_wilson_gives_newcombes_table(successes, n, low, high):
     """Newcombe, Statistics in Medicine 17, 857-872 (1998), Table I, method 3."""
     assert wilson(successes, n) == pytest.approx((low, high), abs=0.01)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 100, 999, 1_000, 10_000])
+def test_wilson_is_scipys_to_the_last_bit(n):
+    for successes in {0, 1, n // 3, n // 2, n - 1, n}:
+        found = binomtest(successes, n).proportion_ci(0.95, method="wilson")
+        assert wilson(successes, n) == (100 * float(found.low), 100 * float(found.high))
 
 
 @pytest.mark.parametrize(

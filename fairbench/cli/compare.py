@@ -1,0 +1,38 @@
+"""``fairbench compare``: two models on the same examples."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="A model with kept results, a run's folder, or an outcomes.parquet.")],
+    b: Annotated[str, typer.Argument(help="Another, on the same examples.")],
+    attack: Annotated[
+        str | None, typer.Option(help="pgd20 or autoattack. Default: AutoAttack where both have it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for comparison.json, .md and .png.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Compare two models class by class: differences with intervals, exact tests, and a figure."""
+    from fairbench.files import user_path
+    from fairbench.metrics.comparison import compare as measure
+    from fairbench.reports import comparison
+
+    first, second, chosen = comparison.find_both(a, b, attack)
+    names = (_name(a), _name(b))
+    found = measure(first, second, chosen)
+    if as_json:
+        print(json.dumps(comparison.to_dict(found, names), indent=2, allow_nan=False))
+    else:
+        print(comparison.as_table(found, names, "github" if markdown else "simple"))
+    if out is not None:
+        comparison.keep(found, names, user_path(out))
+
+
+def _name(text: str) -> str:
+    path = Path(text)
+    return text if len(path.parts) < 2 else (path.parent if path.suffix == ".parquet" else path).name

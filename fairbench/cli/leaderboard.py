@@ -1,0 +1,122 @@
+"""``fairbench leaderboard``: check, verify and add submissions; build and show the board."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairbench.cli.verify import verify
+
+if TYPE_CHECKING:
+    from fairbench.leaderboard.check import Checked
+
+leaderboard_app = typer.Typer(
+    help="Check, verify and add submissions; build and show the board.", rich_markup_mode=None, no_args_is_help=True
+)
+
+Folder = Annotated[Path, typer.Argument(help="Folder of a submission, as `fairbench submit` packs it.")]
+Board = Annotated[Path, typer.Option(help="Folder of the board.")]
+DataDir = Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA, then a cache.")]
+BOARD = Path("leaderboard")
+
+leaderboard_app.command()(verify)
+
+
+@leaderboard_app.command()
+def check(
+    submission: Folder,
+    board: Board = BOARD,
+    data_dir: DataDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Check a submission and list every problem; exit code 1 if there is one."""
+    checked = _checked(submission, board, data_dir)
+    if as_json:
+        document = {
+            "submission": str(submission),
+            "accepted": checked.accepted,
+            "problems": checked.problems,
+            "not_checked": checked.not_made,
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        _say(submission, checked)
+    if not checked.accepted:
+        raise typer.Exit(1)
+
+
+@leaderboard_app.command()
+def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> None:
+    """Check a submission and copy it into the board's folder."""
+    from fairbench.cli.rules import rules
+    from fairbench.files import user_path
+    from fairbench.leaderboard.board import add_submission, taken
+    from fairbench.leaderboard.check import check_submission
+
+    place = user_path(board)
+    added = add_submission(
+        user_path(submission), place, lambda folder: check_submission(folder, rules(data_dir, taken(place)))
+    )
+    print(f"{added} is on the board: fairbench leaderboard build" + ("" if board == BOARD else f" --board {board}"))
+
+
+@leaderboard_app.command()
+def build(board: Board = BOARD) -> None:
+    """Write the tables and figures of the board from its outcome tables."""
+    from fairbench.files import user_path
+    from fairbench.reports.board import build as write
+
+    for path in write(user_path(board)):
+        print(path)
+
+
+@leaderboard_app.command()
+def show(
+    board: Board = BOARD,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    sort: Annotated[
+        str, typer.Option(help="avg_std, worst_std, avg_bndy, worst_bndy, avg_rob, worst_rob, cau or cru_s.")
+    ] = "worst_rob",
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Print the board."""
+    from fairbench.errors import OutcomesError
+    from fairbench.files import user_path
+    from fairbench.leaderboard.ranking import boards, read_entries
+    from fairbench.reports import board as report
+
+    found = [b for b in boards(read_entries(user_path(board)), sort) if dataset in (None, b.dataset)]
+    if not found:
+        raise OutcomesError(f"no entry{'' if dataset is None else f' for {dataset}'} on the board {board}.")
+    if as_json:
+        print(json.dumps([report.to_dict(b) for b in found], indent=2, allow_nan=False))
+    elif markdown:
+        print("\n".join(map(report.as_markdown, found)), end="")
+    else:
+        print("\n\n".join(map(report.as_text, found)))
+
+
+def _checked(submission: Path, board: Path, data_dir: str | None) -> "Checked":
+    from fairbench.cli.rules import rules
+    from fairbench.files import user_path
+    from fairbench.leaderboard.board import taken
+    from fairbench.leaderboard.check import check_submission
+
+    folder, place = user_path(submission), user_path(board)
+    checked = check_submission(folder, rules(data_dir, taken(place, besides=folder)))
+    if not place.is_dir():
+        checked.not_made.append(f"name: there is no board {board} to look for it in")
+    return checked
+
+
+def _say(submission: Path, checked: "Checked") -> None:
+    for problem in checked.problems:
+        print(f"problem: {problem}")
+    for check in checked.not_made:
+        print(f"not checked: {check}")
+    if checked.problems:
+        print(f"{submission} is refused: {len(checked.problems)} problem(s)")
+    else:
+        print(f"{submission}: no problem found" + (" in what was checked" if checked.not_made else ""))

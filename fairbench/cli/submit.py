@@ -1,0 +1,138 @@
+"""``fairbench submit``: evaluate a checkpoint under the locked protocol and pack what the leaderboard takes."""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairbench.cli import options
+from fairbench.cli.evaluate import load_both, run_shown
+from fairbench.errors import OutcomesError
+
+if TYPE_CHECKING:
+    from fairbench.leaderboard.card import SubmissionCard
+    from fairbench.models.export import Exported
+
+
+class Locked(StrEnum):
+    """The protocols a submission may be made under."""
+
+    LEADERBOARD = "leaderboard"
+    STANDARD = "standard"
+
+
+def submit(
+    model: Annotated[str, typer.Argument(help="A checkpoint file, a run's folder, or a model of the zoo.")],
+    name: Annotated[str, typer.Option(help="Title on the board, such as 'My method'.")],
+    contact: Annotated[str, typer.Option(help="Address for questions.")],
+    licence: Annotated[str, typer.Option(help="Licence of the weights, such as MIT.")],
+    out: Annotated[Path, typer.Option(help="Folder of the submission.")],
+    arch: Annotated[str | None, typer.Option(help="Architecture of a checkpoint. Default: the one that fits.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Dataset by name. Default: the model's own.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    protocol: Annotated[
+        Locked, typer.Option(help="leaderboard (PGD-20 and AutoAttack), or standard (PGD-20 alone; marked so).")
+    ] = Locked.LEADERBOARD,
+    key: Annotated[str | None, typer.Option(help="Name of the entry. Default: made of --name.")] = None,
+    paper: Annotated[str | None, typer.Option(help="Address of the paper.")] = None,
+    authors: Annotated[str | None, typer.Option(help="Authors, with commas between.")] = None,
+    extra_data: Annotated[str | None, typer.Option(help="Training data beyond the dataset's training split.")] = None,
+    training_cost: Annotated[str | None, typer.Option(help="Such as '3 hours on one A100'.")] = None,
+    threat_epsilon: Annotated[
+        str | None, typer.Option(help="L-inf radius trained against, such as 8/255; 0 for natural training.")
+    ] = None,
+    weights_url: Annotated[
+        str | None, typer.Option(help="https address of the checkpoint file, instead of packing the weights.")
+    ] = None,
+    replaces: Annotated[str | None, typer.Option(help="Entry and version that this corrects: my_method.1")] = None,
+    mean: Annotated[str | None, typer.Option(help="Normalisation to put inside the model: a mean per channel.")] = None,
+    std: Annotated[str | None, typer.Option(help="And a standard deviation per channel.")] = None,
+    output: Annotated[str | None, typer.Option(help="Which output holds the logits.")] = None,
+    resize: Annotated[str | None, typer.Option(help="Image size. Default: what the model demands.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+) -> None:
+    """Evaluate a model under the locked protocol and pack a submission for the leaderboard."""
+    from fairbench.evaluation import Protocol
+    from fairbench.leaderboard.submission import pack
+    from fairbench.models.export import export
+    from fairbench.reports import folder
+
+    said: dict[str, Any] = {
+        "version": 1,
+        "name": key or re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:64],
+        "title": name,
+        "authors": list(options.names(authors) or ()),
+        "contact": contact,
+        "paper": paper,
+        "protocol": protocol.value,
+        "extra_data": extra_data,
+        "training_cost": training_cost,
+        "licence": licence,
+        "replaces": replaces,
+        "trained_against": _trained_against(threat_epsilon),
+    }
+    _card(said | {"dataset": dataset or "none", "architecture": "none"}, weights_url, "0" * 64)  # before hours go by
+    loading: dict[str, Any] = {
+        "resize": options.size(resize),
+        "drop_classes": None,
+        "mean": options.floats(mean, "--mean"),
+        "std": options.floats(std, "--std"),
+        "arch": arch,
+        "output": output,
+    }
+    chosen = Protocol.named(protocol.value)
+    with folder.claimed(out):
+        loaded, data = load_both(model, dataset, data_dir, chosen, loading)
+        exported = export(loaded)
+        said |= _how_to_load(exported) | {"dataset": data.name}
+        data_of_file = _weights(exported, model, weights_url)
+        card = _card(said, weights_url, data_of_file[0])
+        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, out=out)
+        pack(out, card, outcomes, data_of_file[1])
+    print(f"{out} is packed: fairbench leaderboard check {out}")
+
+
+def _trained_against(text: str | None) -> dict[str, Any] | None:
+    from fairbench.evaluation.protocol import parse_fraction
+
+    if text is None:
+        return None
+    epsilon = parse_fraction(text, "--threat-epsilon")
+    return {"norm": "Linf" if epsilon else "none", "epsilon": epsilon}
+
+
+def _how_to_load(exported: "Exported") -> dict[str, Any]:
+    norm = exported.normalization
+    return {
+        "architecture": exported.architecture,
+        "normalization": None if norm is None else {"mean": norm[0], "std": norm[1]},
+        "output": exported.output,
+        "input_size": exported.input_size,
+    }
+
+
+def _weights(exported: "Exported", model: str, url: str | None) -> tuple[str, bytes | None]:
+    """Return the SHA-256 of the weights' file, and its bytes where it is packed."""
+    from fairbench.files import user_path
+    from fairbench.models.checkpoints import safetensors_bytes
+    from fairbench.provenance import sha256_file, sha256_plain
+
+    if url is None:
+        data = safetensors_bytes(exported.state)
+        return sha256_plain(data), data
+    if not user_path(model).is_file():
+        raise OutcomesError("--weights-url goes with a checkpoint file: the one that lies at the address.")
+    return sha256_file(user_path(model)), None
+
+
+def _card(said: dict[str, Any], url: str | None, sha256: str) -> "SubmissionCard":
+    from fairbench.leaderboard.card import WEIGHTS, card_of
+
+    place = {"file": WEIGHTS} if url is None else {"url": url}
+    card, faults = card_of(said | {"weights": {**place, "sha256": sha256}}, "the card")
+    if card is None:
+        raise OutcomesError("; ".join(faults) + ".")
+    return card

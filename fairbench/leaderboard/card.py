@@ -1,0 +1,117 @@
+"""The card of a submission: who made what, and how its weights are loaded. Plain data; no figure is in it."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fairbench.errors import first_line
+from fairbench.plain_yaml import parse_yaml
+
+CARD_VERSION = 1
+WEIGHTS = "weights.safetensors"
+"""Name of the weights' file in a submission."""
+
+_LINE = r"^[^\x00-\x1f\x7f\u2028\u2029]*\S[^\x00-\x1f\x7f\u2028\u2029]*$"
+_ADDRESS = r"^https?://[^\s<>\"'`|\\]+$"
+Line = Annotated[str, Field(max_length=300, pattern=_LINE)]
+"""A line of text, not empty and without control characters."""
+Address = Annotated[str, Field(max_length=500, pattern=_ADDRESS)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SubmittedWeights(_Plain):
+    """Weights in the folder, or where they are fetched from; either way with the SHA-256 of the file."""
+
+    file: str | None = None
+    url: Annotated[str, Field(max_length=500, pattern=r"^https://[^\s<>\"'`|\\]+$")] | None = None
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+    @field_validator("file")
+    @classmethod
+    def _inside(cls, name: str | None) -> str | None:
+        if name is not None and (set(name) & set("/\\") or name in (".", "..")):
+            raise ValueError(f"the path {name!r} leaves the folder")
+        if name is not None and name != WEIGHTS:
+            raise ValueError(f"weights in the folder are named {WEIGHTS}")
+        return name
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "SubmittedWeights":
+        if (self.file is None) == (self.url is None):
+            raise ValueError("give a file or a url, one of the two")
+        return self
+
+
+class SubmittedNormalization(_Plain):
+    """Mean and standard deviation of each channel, in [0, 1] pixel units."""
+
+    mean: Annotated[tuple[Finite, ...], Field(min_length=1, max_length=4)]
+    std: Annotated[tuple[Annotated[Finite, Field(gt=0)], ...], Field(min_length=1, max_length=4)]
+
+
+class TrainedAgainst(_Plain):
+    """What the model was trained against; norm "none" and epsilon 0 for natural training."""
+
+    norm: Literal["none", "Linf", "L2", "L1", "other"]
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class SubmissionCard(_Plain):
+    """What ``card.yaml`` holds. Unknown keys are refused, so that no figure can stand in it.
+
+    ``name`` is the key on the board and ``title`` what people read. ``replaces`` names the entry and version that a
+    correction stands in for, such as ``my_method.1``. ``extra_data`` names data beyond the dataset's training split;
+    None says that there was none. ``trained_against`` and ``training_cost`` may be left unsaid.
+    """
+
+    version: Literal[1]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    title: Line
+    authors: Annotated[tuple[Line, ...], Field(max_length=100)] = ()
+    contact: Line
+    paper: Address | None = None
+    dataset: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+    protocol: Literal["leaderboard", "standard"]
+    architecture: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.:/-]+$")]
+    normalization: SubmittedNormalization | None = None
+    output: Annotated[str, Field(max_length=64, pattern=_LINE)] | None = None
+    input_size: tuple[Annotated[int, Field(ge=1, le=512)], Annotated[int, Field(ge=1, le=512)]] | None = None
+    weights: SubmittedWeights
+    trained_against: TrainedAgainst | None = None
+    extra_data: Line | None = None
+    training_cost: Line | None = None
+    licence: Line
+    replaces: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\.[1-9][0-9]{0,5}$")] | None = None
+
+
+def read_submission_card(path: Path) -> tuple[SubmissionCard | None, list[str]]:
+    """Read a card; return it, or None and a line for each thing that is wrong with it."""
+    try:
+        plain = parse_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
+        return None, [f"{path.name}: not plain YAML ({first_line(error)})"]
+    return card_of(plain, path.name)
+
+
+def card_of(plain: object, where: str = "card.yaml") -> tuple[SubmissionCard | None, list[str]]:
+    """Make a card of plain data; return it, or None and a line for each fault."""
+    if not isinstance(plain, dict):
+        return None, [f"{where}: it holds no keys and values"]
+    try:
+        return SubmissionCard.model_validate(plain), []
+    except ValidationError as error:
+        return None, [_fault(where, fault["loc"], fault["msg"]) for fault in error.errors()]
+    except (RecursionError, OverflowError) as error:
+        return None, [f"{where}: not plain data ({first_line(error)})"]
+
+
+def _fault(where: str, place: tuple[int | str, ...], message: str) -> str:
+    key = ".".join(map(str, place))
+    text = f"{where}: {key}: {message}" if key else f"{where}: {message}"
+    return " ".join(text.replace("Value error, ", "").split())[:400]

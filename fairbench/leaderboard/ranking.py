@@ -1,0 +1,226 @@
+"""Entries of the board and their order: per dataset and threat model, every figure recomputed from an outcome table."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fairbench.errors import OutcomesError
+from fairbench.files import data_folder
+from fairbench.leaderboard.board import read_submission, versions
+from fairbench.leaderboard.results import read_result, result_names, results_folder
+from fairbench.metrics import AttackSummary, summarize
+from fairbench.metrics.intervals import Interval
+from fairbench.outcomes import Outcomes
+from fairbench.registry import suggest
+
+COLUMNS = ("avg_std", "worst_std", "avg_bndy", "worst_bndy", "avg_rob", "worst_rob", "cau", "cru_s")
+"""Figures of a row, all better when lower; each can be sorted by."""
+SORT = "worst_rob"
+_ATTACKS = ("autoattack", "pgd20")
+"""The attack a row is judged by: the first that was measured."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model on the board.
+
+    Parameters
+    ----------
+    name, version
+        Key, and the number of corrections plus one; 0 for a kept result of the project, which has none.
+    source
+        "zoo" for a model of the zoo, "public" for a public checkpoint evaluated by the project, "submission".
+    sample
+        Whether it was measured on the 1,000 images of `quick`: never ranked beside whole test splits.
+    extra_data
+        Training data beyond the dataset's own; "" for none, None where nobody said.
+    """
+
+    name: str
+    title: str
+    version: int
+    source: str
+    dataset: str
+    epsilon: float
+    sample: bool
+    attack: AttackSummary
+    extra_data: str | None
+    paper: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry in its place. ``ranks``: first and last place that its interval allows; None where it is not ranked."""
+
+    entry: Entry
+    ranks: tuple[int, int] | None = None
+    on_front: bool = False
+
+    def value(self, column: str) -> float:
+        """Return one of :data:`COLUMNS`."""
+        return float(getattr(self.entry.attack, column))
+
+    def interval(self, column: str) -> Interval:
+        """Return its 95 % interval."""
+        return self.entry.attack.intervals[column]
+
+
+@dataclass(frozen=True)
+class Board:
+    """One dataset under one threat model: rows best first, and those of the sample apart."""
+
+    dataset: str
+    epsilon: float
+    sort: str
+    ranked: tuple[Row, ...]
+    sample: tuple[Row, ...]
+
+
+def read_entries(board: Path) -> list[Entry]:
+    """Read the kept results and the latest version of every submission.
+
+    Kept results are those in the board's folder, or the ones that came with the package where it has none.
+
+    Raises
+    ------
+    OutcomesError
+        One is damaged.
+    """
+    folder = board / "results" if (board / "results").is_dir() else results_folder()
+    entries = [e for name in result_names(folder) if (e := _kept(read_result(name, folder))) is not None]
+    for kept in versions(board).values():
+        version = max(kept)
+        entries.append(_submitted(*read_submission(kept[version]), version))
+    return _one_each(entries)
+
+
+def boards(entries: Iterable[Entry], sort: str = SORT) -> list[Board]:
+    """Rank entries, one board a dataset and threat model; datasets by name, radii rising.
+
+    Raises
+    ------
+    OutcomesError
+        ``sort`` is none of :data:`COLUMNS`.
+    """
+    if sort not in COLUMNS:
+        raise OutcomesError(f"unknown column '{sort}'.{suggest(sort, list(COLUMNS))}")
+    grouped: dict[tuple[str, float], list[Entry]] = {}
+    for entry in entries:
+        grouped.setdefault((entry.dataset, entry.epsilon), []).append(entry)
+    found = []
+    for (dataset, epsilon), group in sorted(grouped.items()):
+        rows = sorted((Row(e) for e in group), key=lambda row: _key(row, sort))
+        ranked = [row for row in rows if not row.entry.sample]
+        sample = tuple(row for row in rows if row.entry.sample)
+        found.append(Board(dataset, epsilon, sort, tuple(_placed(ranked, sort)), sample))
+    return found
+
+
+def rank_ranges(intervals: list[Interval]) -> list[tuple[int, int]]:
+    """Return the first and the last place of each entry: only entries whose interval lies apart are surely ahead.
+
+    The first place is one more than the number of entries whose whole interval is below; the last is the number of
+    entries less those whose whole interval is above. An entry without an interval is last and leaves the others alone.
+
+    Examples
+    --------
+    >>> rank_ranges([(1.0, 3.0), (2.0, 4.0), (5.0, 6.0)])
+    [(1, 2), (1, 2), (3, 3)]
+    """
+    known = [i for i in intervals if all(map(math.isfinite, i))]
+    places = []
+    for low, high in intervals:
+        if not (math.isfinite(low) and math.isfinite(high)):
+            places.append((len(known) + 1, len(intervals)))
+            continue
+        ahead = sum(other[1] < low for other in known)
+        behind = sum(other[0] > high for other in known)
+        places.append((ahead + 1, len(known) - behind))
+    return places
+
+
+def pareto_front(points: list[tuple[float, float]]) -> list[bool]:
+    """Say of each point whether no other is as good in both and better in one; lower is better, NaN is never on it.
+
+    Examples
+    --------
+    >>> pareto_front([(1.0, 4.0), (2.0, 2.0), (3.0, 3.0), (2.0, 2.0)])
+    [True, True, False, True]
+    """
+
+    def beaten(x: float, y: float) -> bool:
+        return any(a <= x and b <= y and (a < x or b < y) for a, b in points)
+
+    return [math.isfinite(x) and math.isfinite(y) and not beaten(x, y) for x, y in points]
+
+
+def _placed(rows: list[Row], sort: str) -> list[Row]:
+    ranges = rank_ranges([row.interval(sort) for row in rows])
+    front = pareto_front([(row.value("avg_rob"), row.value("worst_rob")) for row in rows])
+    return [replace(row, ranks=r, on_front=f) for row, r, f in zip(rows, ranges, front, strict=True)]
+
+
+def _key(row: Row, sort: str) -> tuple[Any, ...]:
+    values = [row.value(sort), row.value("avg_rob")]
+    return *((math.isnan(v), 0.0 if math.isnan(v) else v) for v in values), row.entry.name, row.entry.source
+
+
+def _judged(outcomes: Outcomes) -> AttackSummary | None:
+    attack = next((a for a in _ATTACKS if a in outcomes.attacks), None)
+    if attack is None:
+        return None
+    kept = [c for c in outcomes.frame if str(c).partition("_")[0] not in set(outcomes.attacks) - {attack}]
+    return summarize(Outcomes(outcomes.frame[kept], outcomes.manifest)).attacks[attack]
+
+
+def _kept(outcomes: Outcomes) -> Entry | None:
+    """Return the entry of a kept result; None for one that no board ranks: other steps, restarts, seeds or attacks."""
+    protocol, name = outcomes.manifest["protocol"], str(outcomes.manifest["model"]["name"])
+    sample = protocol["name"] == "quick"
+    changed = set(protocol["modified"]) - {"epsilon"} - ({"attacks"} if sample else set())
+    attack = _judged(outcomes)
+    if changed or attack is None or attack.epsilon is None:
+        return None
+    zoo = (data_folder("model_zoo") / "cards" / f"{name}.yaml").is_file()
+    return Entry(
+        name=name,
+        title=name,
+        version=0,
+        source="zoo" if zoo else "public",
+        dataset=str(outcomes.manifest["dataset"]["name"]),
+        epsilon=attack.epsilon,
+        sample=sample,
+        attack=attack,
+        extra_data="" if zoo else None,
+    )
+
+
+def _submitted(card: Any, outcomes: Outcomes, version: int) -> Entry:
+    attack = _judged(outcomes)
+    if attack is None or attack.epsilon is None:
+        raise OutcomesError(f"the submission {card.name}.{version} has no attack of the protocol; remove it by hand.")
+    return Entry(
+        name=card.name,
+        title=card.title,
+        version=version,
+        source="submission",
+        dataset=card.dataset,
+        epsilon=attack.epsilon,
+        sample=False,
+        attack=attack,
+        extra_data=card.extra_data or "",
+        paper=card.paper,
+    )
+
+
+def _one_each(entries: list[Entry]) -> list[Entry]:
+    """Keep one entry a model, threat model and size of sample: that with the stronger attack."""
+    best: dict[tuple[Any, ...], Entry] = {}
+    for entry in entries:
+        key = entry.name, entry.source, entry.dataset, entry.epsilon, entry.sample
+        held = best.get(key)
+        if held is None or _ATTACKS.index(entry.attack.attack) < _ATTACKS.index(held.attack.attack):
+            best[key] = entry
+    return list(best.values())

@@ -1,0 +1,262 @@
+"""The board as Markdown, CSV and a figure. The same entries give the same bytes."""
+
+import csv
+import io
+import math
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from tabulate import tabulate
+
+from fairbench.files import make_folder, remove_leftovers, replace_folder
+from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, read_entries
+from fairbench.reports.tables import epsilon_text, rate
+
+TABLES = "tables"
+NAMES = {
+    "avg_std": "avg std",
+    "worst_std": "worst std",
+    "avg_bndy": "avg bndy",
+    "worst_bndy": "worst bndy",
+    "avg_rob": "avg rob",
+    "worst_rob": "worst rob",
+    "cau": "CAU",
+    "cru_s": "CRU_s",
+}
+_IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
+"""What would end a link's address in Markdown."""
+_ATTACK_NAMES = {"autoattack": "AutoAttack", "pgd20": "PGD-20 *"}
+_NOTE = (
+    "Errors and CRU_s in percent, CAU a fraction, with 95 % intervals; lower is better. The rank is the range of "
+    "places that the intervals of {sort} allow. `*`: no AutoAttack was run, and PGD-20 gives a lower bound of the "
+    "robust error. `front`: no other entry is as good in average and worst-class robust error and better in one."
+)
+
+
+def build(board: Path) -> list[Path]:
+    """Write the tables and figures of every board into the board's folder, all or none, and return the files.
+
+    Raises
+    ------
+    OutcomesError
+        An entry is damaged, or the folder cannot be written; the old tables stay.
+    """
+    make_folder(board)
+    with FileLock(board / ".build.lock"):
+        remove_leftovers(board, ".building-")
+        found = boards(read_entries(board), SORT)
+        with tempfile.TemporaryDirectory(dir=board, prefix=".building-", ignore_cleanup_errors=True) as temporary:
+            new = Path(temporary) / TABLES
+            new.mkdir()
+            for one in found:
+                stem = file_stem(one)
+                (new / f"{stem}.md").write_text(as_markdown(one, figure=f"{stem}.png"), encoding="utf-8")
+                (new / f"{stem}.csv").write_text(as_csv(one), encoding="utf-8")
+                draw_front(one, new / f"{stem}.png")
+            (new / "README.md").write_text(_index(found), encoding="utf-8")
+            replace_folder(new, board / TABLES)
+    return sorted((board / TABLES).iterdir())
+
+
+def file_stem(board: Board) -> str:
+    """Return the name of a board's files: ``cifar10_linf_8-255``."""
+    return f"{board.dataset}_linf_{epsilon_text(board.epsilon).replace('/', '-')}"
+
+
+def title(board: Board) -> str:
+    """Return the board's name for people."""
+    return f"{board.dataset}, L-inf {epsilon_text(board.epsilon)}"
+
+
+def as_markdown(board: Board, figure: str | None = None) -> str:
+    """Return the board as a page of Markdown."""
+    parts = [f"# {title(board)}", _NOTE.format(sort=NAMES[board.sort])]
+    header = ["rank", "model", "attack", *NAMES.values(), "extra data", "front"]
+    if board.ranked:
+        parts.append(_table(header, [[*_cells(row), "yes" if row.on_front else ""] for row in board.ranked]))
+        if figure is not None:
+            parts.append(f"![average against worst-class robust error]({figure})")
+    if board.sample:
+        parts.append("Not ranked: measured on a sample of 1,000 images, the first of each class.")
+        parts.append(_table(header[1:-1], [_cells(row)[1:] for row in board.sample]))
+    return "\n\n".join(parts) + "\n"
+
+
+def as_csv(board: Board) -> str:
+    """Return the board as CSV: plain numbers, and the ends of intervals as columns of their own."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    ends = [f"{c}{end}" for c in COLUMNS for end in ("", "_low", "_high")]
+    worst = ["worst_std_class", "worst_bndy_class", "worst_rob_class"]
+    first = ["rank_first", "rank_last", "name", "title", "version", "source", "attack", "epsilon", "n", "sample"]
+    writer.writerow([*first, *ends, *worst, "extra_data", "pareto_front", "paper"])
+    for row in (*board.ranked, *board.sample):
+        entry, ranks = row.entry, row.ranks or ("", "")
+        numbers = [v for c in COLUMNS for v in (row.value(c), *row.interval(c))]
+        writer.writerow(
+            [
+                *(*ranks, entry.name, _cell(entry.title), entry.version, entry.source, entry.attack.attack),
+                *(f"{entry.epsilon:.6g}", entry.attack.n, int(entry.sample)),
+                *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers),
+                *(getattr(entry.attack, c) for c in worst),
+                *(_cell("not stated" if entry.extra_data is None else entry.extra_data), int(row.on_front)),
+                entry.paper or "",
+            ]
+        )
+    return stream.getvalue()
+
+
+def as_text(board: Board) -> str:
+    """Return the board for a terminal: without intervals, which the ranks stand for."""
+    header = ["rank", "model", "attack", *NAMES.values(), "worst class", "extra data", "front"]
+    rows = []
+    for row in (*board.ranked, *board.sample):
+        entry = row.entry
+        figures = [_figure(row, c).partition(" ")[0] for c in COLUMNS]
+        name = entry.name if entry.source != "submission" else f"{entry.name}.{entry.version}"
+        extra = "not stated" if entry.extra_data is None else entry.extra_data
+        rank = "sample" if row.ranks is None else _cells(row)[0]
+        rest = [entry.attack.worst_rob_class or "", extra, "yes" if row.on_front else ""]
+        rows.append([rank, name, _ATTACK_NAMES[entry.attack.attack], *figures, *rest])
+    notes = "*: PGD-20 alone, a lower bound; sample: 1,000 images, not ranked; intervals: --markdown or --json"
+    table = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
+    return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
+
+
+def to_dict(board: Board) -> dict[str, object]:
+    """Return plain data; what was not measured is None."""
+
+    def number(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    def plain(row: Row) -> dict[str, object]:
+        entry = row.entry
+        names = ("name", "title", "version", "source", "extra_data", "paper")
+        return {
+            **{name: getattr(entry, name) for name in names},
+            "attack": entry.attack.attack,
+            "n": entry.attack.n,
+            "ranks": row.ranks,
+            "pareto_front": row.on_front,
+            "worst_rob_class": entry.attack.worst_rob_class,
+            **{c: {"value": number(row.value(c)), "interval": [*map(number, row.interval(c))]} for c in COLUMNS},
+        }
+
+    return {
+        "dataset": board.dataset,
+        "epsilon": board.epsilon,
+        "sort": board.sort,
+        "ranked": [plain(row) for row in board.ranked],
+        "sample": [plain(row) for row in board.sample],
+    }
+
+
+def draw_front(board: Board, path: Path) -> None:
+    """Draw average against worst-class robust error with the Pareto front; hollow points were not run by AutoAttack."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"backend": "Agg"}):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        sns.set_theme(style="whitegrid", context="notebook")
+        figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
+        front = sorted(
+            (r for r in board.ranked if r.on_front), key=lambda r: (r.value("avg_rob"), r.value("worst_rob"))
+        )
+        axes.step(*_points(front), where="post", color="#0173b2", linewidth=1.5, zorder=1)
+        for row in board.ranked:
+            _draw_point(axes, row)
+        for row in front:  # to the lower left of the front there is no point
+            at = row.value("avg_rob"), row.value("worst_rob")
+            style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9}
+            axes.annotate(_short(row.entry.title), at, xytext=(-10, -3), **style)
+        axes.margins(x=0.06, y=0.1)
+        low, high = axes.get_xlim()
+        axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
+        axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
+        axes.set_ylabel("worst-class robust error (percent)")
+        axes.set_title(
+            f"{title(board)}\nblue: no other is better in both; hollow: PGD-20 alone", loc="left", fontsize=12
+        )
+        sns.despine(figure)
+        figure.savefig(path, dpi=120, metadata={"Software": None})
+        plt.close(figure)
+
+
+def _draw_point(axes: object, row: Row) -> None:
+    x, y = row.value("avg_rob"), row.value("worst_rob")
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return
+    colour = "#0173b2" if row.on_front else "#777777"
+    reach = [
+        [[max(v - low, 0)], [max(high - v, 0)]]
+        for v, (low, high) in ((x, row.interval("avg_rob")), (y, row.interval("worst_rob")))
+    ]
+    axes.errorbar(  # type: ignore[attr-defined]
+        x,
+        y,
+        xerr=reach[0],
+        yerr=reach[1],
+        fmt="o" if row.on_front else "s",
+        color=colour,
+        markerfacecolor=colour if row.entry.attack.attack == "autoattack" else "white",
+        elinewidth=0.8,
+        zorder=2,
+    )
+
+
+def _points(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+    return [r.value("avg_rob") for r in rows], [r.value("worst_rob") for r in rows]
+
+
+def _index(found: Sequence[Board]) -> str:
+    lines = ["# Leaderboard", "", "Made by `fairbench leaderboard build` from outcome tables; not written by hand.", ""]
+    for board in found:
+        count = f"{len(board.ranked)} ranked" + (f", {len(board.sample)} on the sample" if board.sample else "")
+        lines.append(f"- [{title(board)}]({file_stem(board)}.md): {count} ([CSV]({file_stem(board)}.csv))")
+    return "\n".join(lines) + "\n"
+
+
+def _table(header: Sequence[str], rows: list[list[str]]) -> str:
+    return tabulate(rows, header, tablefmt="github", disable_numparse=True)
+
+
+def _cells(row: Row) -> list[str]:
+    entry = row.entry
+    ranks = "" if row.ranks is None else "-".join(map(str, dict.fromkeys(row.ranks)))
+    extra = "not stated" if entry.extra_data is None else entry.extra_data
+    name = _plain(entry.title) if entry.source == "submission" else f"`{entry.name}`"
+    if entry.source == "submission":
+        name = f"[{name}]({entry.paper.translate(_IN_LINK)})" if entry.paper else name
+        name += f" ({entry.name}.{entry.version})"
+    return [ranks, name, _ATTACK_NAMES[entry.attack.attack], *(_figure(row, c) for c in COLUMNS), _plain(extra)]
+
+
+def _figure(row: Row, column: str) -> str:
+    if column == "cau":
+        low, high = row.interval(column)
+        return f"{row.value(column):.3f} [{low:.3f}, {high:.3f}]" if math.isfinite(row.value(column)) else "n/a"
+    text = rate(row.value(column), row.interval(column))
+    worst = getattr(row.entry.attack, f"{column}_class", None)
+    return text if worst is None else f"{text} {_plain(str(worst))}"
+
+
+def _plain(text: str) -> str:
+    """Return other people's text so that Markdown and HTML take it for text."""
+    return re.sub(r"([\\`*_\[\]<>|#&!$~])", r"\\\1", text)
+
+
+def _cell(text: str) -> str:
+    """Return other people's text so that a spreadsheet does not take it for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def _short(text: str) -> str:
+    """Return a label; a dollar sign would start mathematics."""
+    shown = text if len(text) <= 40 else text[:39] + "…"
+    return shown.replace("$", r"\$")

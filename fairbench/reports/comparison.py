@@ -1,0 +1,205 @@
+"""Two models side by side: found by name or path, printed, and drawn."""
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from fairbench.errors import OutcomesError
+from fairbench.files import make_folder, replacing, user_path, write_json
+from fairbench.leaderboard.results import read_result, result_names
+from fairbench.metrics.comparison import Comparison
+from fairbench.metrics.paired import Estimate
+from fairbench.outcomes import Outcomes
+from fairbench.outcomes.table import MANIFEST, read_table
+from fairbench.registry import suggest
+from fairbench.reports.readings import signed
+from fairbench.reports.tables import rate
+
+ATTACKS = ("autoattack", "pgd20")
+_PREFERRED = ("leaderboard", "standard")
+_NAMES = {"std": "standard error", "rob": "robust error"}
+
+
+def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, str]:
+    """Return two outcome tables and the attack they are compared under.
+
+    Parameters
+    ----------
+    a, b
+        A model with kept results, a kept result (``MODEL.standard``), the folder of a run or submission, or its
+        ``outcomes.parquet``.
+    attack
+        Column of the tables; None for the first of AutoAttack and PGD-20 that both have. Whole splits come first.
+
+    Raises
+    ------
+    OutcomesError
+        There is no such thing, or no attack that both were measured with.
+    """
+    wanted = ATTACKS if attack is None else (attack,)
+    found_a, found_b = _candidates(a), _candidates(b)
+    for first, second in product(found_a, found_b):
+        for one in wanted:
+            if one in first.attacks and one in second.attacks and _same_examples(first, second):
+                return first, second, one
+    has = ", ".join(sorted({name for found in (*found_a, *found_b) for name in found.attacks}))
+    raise OutcomesError(
+        f"{a} and {b} have no outcomes under {' or '.join(wanted)} on the same examples (there is: {has or 'nothing'})."
+    )
+
+
+def _same_examples(a: Outcomes, b: Outcomes) -> bool:
+    """Whether two tables can be compared at all, radius of the attack included."""
+    radius = [[attack.get("epsilon") for attack in o.manifest.get("attacks", {}).values()][:1] for o in (a, b)]
+    return radius[0] == radius[1] and a.classes == b.classes and a.frame["index"].equals(b.frame["index"])
+
+
+def _candidates(text: str) -> list[Outcomes]:
+    """Return what a name or path stands for, results on the whole test split first."""
+    path = user_path(text)
+    if path.is_dir():
+        return [Outcomes.read(path)]
+    if path.suffix == ".parquet" and path.is_file():
+        if (path.parent / MANIFEST).is_file():
+            return [Outcomes.read(path.parent)]
+        if path.with_suffix(".json").is_file():
+            return [read_result(path.stem, path.parent)]
+        read_table(path)  # says what is wrong with it, if that is it
+        raise OutcomesError(f"{path}: beside the table is no {MANIFEST} that says what it is of.")
+    names = result_names()
+    if text in names:
+        return [read_result(text)]
+    own = [name for name in names if name.startswith(f"{text}.")]
+    if not own:
+        models = sorted({name.partition(".")[0] for name in names})
+        raise OutcomesError(f"no kept result, run folder or table '{text}'.{suggest(text, models)}")
+    return [read_result(name) for name in sorted(own, key=_preference)]
+
+
+def _preference(name: str) -> tuple[int, str]:
+    protocol = name.partition(".")[2]
+    return (_PREFERRED.index(protocol) if protocol in _PREFERRED else len(_PREFERRED), name)
+
+
+def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
+    """Return the comparison as text: averages and worst classes, then every class."""
+    a, b = names
+    lines = [f"{b} minus {a}, {found.attack}, {found.n:,} examples; below 0 the second errs less", ""]
+    rows = []
+    for error, name in _NAMES.items():
+        average, worst = found.average[error], found.worst[error]
+        test = f"McNemar p {_p(average.p)}"
+        rows.append(
+            [
+                f"average {name}",
+                rate(average.a),
+                rate(average.b),
+                signed(Estimate(average.difference, average.interval), 2),
+                test,
+            ]
+        )
+        cells = [f"{rate(worst.a)} {worst.class_a}", f"{rate(worst.b)} {worst.class_b}"]
+        rows.append([f"worst {name}", *cells, signed(worst.difference, 2), "bootstrap"])
+    for name, estimate, digits in (("CAU", found.cau, 3), ("CRU_s", found.cru_s, 2)):
+        rows.append([name, "", "", signed(estimate, digits), "bootstrap"])
+    lines.append(_tabulate(rows, ["", a, b, "difference [95 % interval]", "test"], tablefmt))
+    for error, name in _NAMES.items():
+        header = [name, "n", a, b, "difference [95 % interval]", "only the first / second wrong", "p", "p (Holm)"]
+        rows = [
+            [
+                *(row["class"], str(row["n"]), rate(row["a"]), rate(row["b"])),
+                *(
+                    signed(Estimate(row["difference"], (row["low"], row["high"])), 2),
+                    f"{row['only_a']} / {row['only_b']}",
+                ),
+                *(_p(row["p"]), _p(row["p_holm"])),
+            ]
+            for row in found.classes[found.classes["error"] == error].to_dict("records")
+        ]
+        lines += ["", _tabulate(rows, header, tablefmt)]
+    return "\n".join(lines)
+
+
+def to_dict(found: Comparison, names: tuple[str, str]) -> dict[str, Any]:
+    """Return plain data; what was not measured is None."""
+    plain: dict[str, Any] = json.loads(
+        json.dumps({"a": names[0], "b": names[1], **found.to_dict()}), parse_constant=_none
+    )
+    return plain
+
+
+def keep(found: Comparison, names: tuple[str, str], folder: Path) -> list[Path]:
+    """Write ``comparison.json``, ``comparison.md`` and ``comparison.png`` into a folder and return their paths.
+
+    Raises
+    ------
+    OutcomesError
+        It cannot be written.
+    """
+    make_folder(folder)
+    paths = [folder / f"comparison.{suffix}" for suffix in ("json", "md", "png")]
+    write_json(to_dict(found, names), paths[0])
+    with replacing(paths[1]) as temporary:
+        temporary.write_text(as_table(found, names, "github") + "\n", encoding="utf-8")
+    draw(found, names, paths[2])
+    return paths
+
+
+def draw(found: Comparison, names: tuple[str, str], path: Path) -> None:
+    """Draw the robust errors of both models by class, and beside them the differences with 95 % intervals."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"backend": "Agg"}):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        sns.set_theme(style="whitegrid", context="notebook")
+        robust = found.classes[found.classes["error"] == "rob"]
+        classes = list(robust["class"])
+        size = (12, 2.0 + 0.42 * len(classes))
+        figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
+        places = range(len(classes))
+        for key, name, shift, colour, marker in (
+            ("a", names[0], -0.15, "#de8f05", "s"),
+            ("b", names[1], 0.15, "#0173b2", "o"),
+        ):
+            columns = robust[[key, f"{key}_low", f"{key}_high"]]
+            _dots(left, [p + shift for p in places], columns, name=name, colour=colour, marker=marker)
+        for error, shift, colour, marker in (("std", -0.15, "#777777", "s"), ("rob", 0.15, "#0173b2", "o")):
+            columns = found.classes[found.classes["error"] == error][["difference", "low", "high"]]
+            _dots(right, [p + shift for p in places], columns, name=_NAMES[error], colour=colour, marker=marker)
+        left.set_yticks(list(places), classes)
+        left.invert_yaxis()
+        left.set_xlabel(f"robust error ({found.attack}; percent, lower is better)")
+        right.axvline(0, color="#333333", linewidth=1)
+        right.set_xlabel("second minus first (points; below 0 the second errs less)")
+        for axes in (left, right):
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=10)
+        sns.despine(figure, left=True)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=130, metadata={"Software": None})
+        plt.close(figure)
+
+
+def _dots(axes: Any, places: list[float], values: Any, *, name: str, colour: str, marker: str) -> None:
+    middle, low, high = (values.iloc[:, i].to_numpy(dtype=float) for i in range(3))
+    reach = [(middle - low).clip(min=0), (high - middle).clip(min=0)]
+    axes.errorbar(middle, places, xerr=reach, fmt=marker, color=colour, label=name, markersize=6, elinewidth=1.2)
+
+
+def _tabulate(rows: list[list[str]], header: list[str], tablefmt: str) -> str:
+    return tabulate(
+        rows, header, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * (len(header) - 1))
+    )
+
+
+def _p(value: float) -> str:
+    return "n/a" if math.isnan(value) else "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def _none(_text: str) -> None:
+    return None

@@ -1,0 +1,58 @@
+"""``fairbench compare``: names, folders and tables; what it prints, keeps and refuses."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairbench.leaderboard.results import read_result, results_folder
+
+Cli = Callable[..., Any]
+A, B = "pgd_at_lenet5_fashion_mnist", "bat_lenet5_fashion_mnist"
+
+
+def test_models_are_compared_on_the_whole_split_by_default(cli: Cli) -> None:
+    ran = cli("compare", A, B)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"{B} minus {A}, pgd20, 10,000 examples" in ran.out
+    assert "McNemar p" in ran.out
+
+
+def test_autoattack_where_it_was_run(cli: Cli) -> None:
+    assert "autoattack, 1,000 examples" in cli("compare", A, B, "--attack", "autoattack").out
+
+
+def test_results_folders_and_tables_are_the_same_thing(cli: Cli, tmp_path: Any) -> None:
+    folder = read_result(f"{A}.standard").write(tmp_path / "run")
+    expected = json.loads(cli("compare", A, B, "--json").out)
+    for name in (f"{A}.standard", folder, folder / "outcomes.parquet", results_folder() / f"{A}.standard.parquet"):
+        found = json.loads(cli("compare", name, B, "--json").out)
+        assert found["classes"] == expected["classes"]
+        assert found["b"] == B
+
+
+def test_out_keeps_the_numbers_the_page_and_the_figure(cli: Cli, tmp_path: Any) -> None:
+    ran = cli("compare", A, B, "--markdown", "--out", tmp_path / "out")
+    assert (tmp_path / "out" / "comparison.md").read_text() == ran.out
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["n"] == 10_000
+    assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((A, "bat_lenet5_fashion_mnis"), f"Did you mean '{B}'"),
+        (
+            (A, "lenet5_fashion_adversarial.standard.epsilon-16-255"),
+            "no outcomes under autoattack or pgd20 on the same",
+        ),
+        ((A, B, "--attack", "pgd7"), "no outcomes under pgd7 on the same examples (there is: autoattack, pgd20)"),
+        ((A, "nowhere/outcomes.parquet"), "no kept result, run folder or table"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
+    ran = cli("compare", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1

@@ -1,0 +1,170 @@
+"""The walk of docs/leaderboard.md on small models: submit, check, verify, add, build; and tampering."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fairbench.models import load_model
+from fairbench.models.export import export
+from fairbench.outcomes import Outcomes
+from fairbench.provenance import sha256_file
+
+Cli = Callable[..., Any]
+SAID = ("--name", "My method", "--contact", "me@example.org", "--licence", "MIT", "--protocol", "standard")
+
+
+@pytest.fixture
+def packed(cli: Cli, checkpoint: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "my_submission"
+    ran = cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--out", folder)
+    assert ran.code == 0, ran.err
+    assert ran.out == f"{folder} is packed: fairbench leaderboard check {folder}\n"
+    return folder
+
+
+def tamper(folder: Path, count: int) -> None:
+    """Say of some rows that broke that they withstood; hash and all are put right."""
+    outcomes = Outcomes.read(folder)
+    frame = outcomes.frame
+    broken = np.flatnonzero((frame["pgd20_pred"] != frame["label"]) & (frame["clean_pred"] == frame["label"]))
+    frame.loc[broken[:count], "pgd20_pred"] = frame.loc[broken[:count], "label"].astype("Int16")
+    Outcomes(frame, outcomes.manifest).write(folder)
+
+
+def test_the_walk(cli: Cli, packed: Path, tmp_path: Path) -> None:
+    assert sorted(p.name for p in packed.iterdir()) == [
+        "card.yaml",
+        "manifest.json",
+        "outcomes.parquet",
+        "weights.safetensors",
+    ]
+    board = tmp_path / "board"
+    (board / "results").mkdir(parents=True)
+    checked = cli("leaderboard", "check", packed, "--board", board)
+    assert checked.code == 0
+    assert "no problem found in what was checked" in checked.out
+    verified = cli("leaderboard", "verify", packed, "--examples", 100, "--seed", 1)
+    assert verified.code == 0, verified.out + verified.err
+    assert "seed 1: 100 rows attacked again, 360 classified again" in verified.out
+    assert verified.out.endswith(f"{packed}: consistent\n")
+    assert cli("leaderboard", "add", packed, "--board", board).code == 0
+    assert cli("leaderboard", "build", "--board", board).code == 0
+    assert "My method (my_method.1)" in (board / "tables" / "digits_linf_8-255.md").read_text()
+    again = cli("leaderboard", "check", packed, "--board", board)
+    assert again.code == 1
+    assert "problem: card.yaml: the name my_method is taken" in again.out
+    assert cli("leaderboard", "check", board / "submissions" / "my_method" / "1", "--board", board).code == 0
+
+
+def test_rows_turned_robust_pass_the_check_and_not_verify(cli: Cli, packed: Path) -> None:
+    tamper(packed, 10)
+    checked = cli("leaderboard", "check", packed, "--board", packed / "no")
+    assert checked.code == 0
+    assert f"not checked: name: there is no board {packed / 'no'}" in checked.out
+    ran = cli("leaderboard", "verify", packed, "--examples", 200, "--seed", 1, "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 1
+    assert found["verdict"] == "rejected"
+    assert found["attacks"][0]["always_broken"]
+
+
+def test_other_weights_are_rejected(cli: Cli, packed: Path, other_checkpoint: Path) -> None:
+    from fairbench.models.checkpoints import read_state, safetensors_bytes
+
+    before = sha256_file(packed / "weights.safetensors")
+    (packed / "weights.safetensors").write_bytes(safetensors_bytes(read_state(other_checkpoint)))
+    assert "its SHA-256 is not the one in card.yaml" in cli("leaderboard", "check", packed).out
+    card = (packed / "card.yaml").read_text()
+    (packed / "card.yaml").write_text(card.replace(before, sha256_file(packed / "weights.safetensors")))
+    ran = cli("leaderboard", "verify", packed)
+    assert ran.code == 2
+    assert "its weights are not the ones that my_method was evaluated with" in ran.err
+
+
+def test_a_correction_can_be_verified_and_a_seed_that_is_none_is_refused(cli: Cli, packed: Path) -> None:
+    text = (packed / "card.yaml").read_text()
+    (packed / "card.yaml").write_text(f"{text}replaces: my_method.1\n")
+    assert cli("leaderboard", "verify", packed, "--examples", 20, "--seed", 1).code == 0
+    for options in (("--seed", -1), ("--examples", 0), ("--attacks", "pgd7"), ("--arch", "lenet5")):
+        assert cli("leaderboard", "verify", packed, *options).code == 2
+
+
+def test_check_as_json_and_a_folder_that_is_none(cli: Cli, packed: Path, tmp_path: Path) -> None:
+    (packed / "notes.txt").write_text("")
+    ran = cli("leaderboard", "check", packed, "--json")
+    assert ran.code == 1
+    found = json.loads(ran.out)
+    assert not found["accepted"]
+    assert found["problems"][0].startswith("notes.txt: not a file of a submission")
+    assert found["not_checked"][0].startswith("weights: ")
+    assert cli("leaderboard", "check", tmp_path / "nowhere").code == 2
+
+
+def test_weights_at_an_address(cli: Cli, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, url = tmp_path / "s", "https://example.org/one.pt?download=1"
+    said = (*SAID, "--weights-url", url, "--out", folder)
+    assert cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *said).code == 0
+    assert not (folder / "weights.safetensors").exists()
+    ran = cli("leaderboard", "check", folder)
+    assert ran.code == 0
+    assert f"not checked: weights: {url} was not fetched" in ran.out
+    monkeypatch.setattr(torch.hub, "download_url_to_file", lambda u, path, **_: shutil.copy(checkpoint, path))
+    assert cli("leaderboard", "verify", folder, "--examples", 50, "--seed", 1).code == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (("--name", "///"), "name: String should match"),
+        (("--paper", "javascript:alert(1)"), "paper: String should match"),
+        (("--protocol", "quick"), "'quick' is not one of 'leaderboard', 'standard'"),
+        (("--threat-epsilon", "much"), "--threat-epsilon 'much': give a number"),
+        (("--weights-url", "http://a.org/w.pt"), "weights.url: String should match"),
+        (("--replaces", "mine"), "replaces: String should match"),
+    ],
+)
+def test_a_card_that_would_be_refused_is_refused_before_the_evaluation(
+    cli: Cli, checkpoint: Path, tmp_path: Path, cache: Path, changed: tuple[str, str], message: str
+) -> None:
+    ran = cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--out", tmp_path / "s", *changed)
+    assert ran.code == 2
+    assert message in ran.err
+    assert not (tmp_path / "s").exists()
+    assert not list(cache.rglob("*.parquet"))
+
+
+def test_another_runs_folder_is_not_overwritten(cli: Cli, packed: Path, other_checkpoint: Path) -> None:
+    before = {p.name: p.read_bytes() for p in packed.iterdir()}
+    ran = cli("submit", other_checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--out", packed)
+    assert ran.code == 2
+    assert "holds another run" in ran.err
+    assert {p.name: p.read_bytes() for p in packed.iterdir()} == before
+
+
+def test_a_model_is_the_same_again_from_what_is_packed(checkpoint: Path, tmp_path: Path) -> None:
+    from fairbench.models.checkpoints import safetensors_bytes
+
+    model = load_model(checkpoint, arch="mlp", num_classes=10, shape=(1, 8, 8), mean=(0.1307,), std=(0.3081,))
+    found = export(model)
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(safetensors_bytes(found.state))
+    assert found.normalization is not None
+    mean, std = found.normalization
+    again = load_model(path, arch=found.architecture, num_classes=10, shape=(1, 8, 8), mean=mean, std=std)
+    assert again.sha256 == model.sha256
+
+
+def test_an_own_architecture_is_run_only_when_it_is_named(cli: Cli, nets: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    assert cli("submit", nets, "--arch", "cli_nets:Net", "--dataset", "digits", *SAID, "--out", folder).code == 0
+    ran = cli("leaderboard", "verify", folder)
+    assert ran.code == 2
+    assert "a card runs no code; look at that code, then say --arch cli_nets:Net" in ran.err
+    ran = cli("leaderboard", "verify", folder, "--arch", "cli_nets:Net", "--examples", 20, "--seed", 1)
+    assert ran.code == 0, ran.err

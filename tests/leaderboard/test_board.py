@@ -1,0 +1,192 @@
+"""The board under hands: two that add at once lose nothing, nothing is rewritten, a build is whole or not there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_submissions import locked, submit, truth
+
+from fairbench import files
+from fairbench.errors import OutcomesError
+from fairbench.leaderboard.board import add_submission, read_submission, taken, versions
+from fairbench.leaderboard.check import Rules, check_submission
+from fairbench.reports.board import build
+
+
+def add(folder: Path, board: Path) -> Path:
+    return add_submission(folder, board, lambda f: check_submission(f, Rules(locked, truth, taken(board))))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_submission_lies_on_the_board_as_it_was(whole, tmp_path):
+    folder = whole()
+    place = add(folder, tmp_path / "board")
+    assert place == tmp_path / "board" / "submissions" / "mine" / "1"
+    assert content(place) == content(folder)
+    card, outcomes = read_submission(place)
+    assert (card.name, len(outcomes)) == ("mine", 60)
+    assert taken(tmp_path / "board") == {"mine": 1}
+    assert taken(tmp_path / "board", besides=place) == {}, "a check of the board's own folder"
+
+
+def test_a_name_is_taken_once_and_a_correction_leaves_the_old(whole, tmp_path):
+    board = tmp_path / "board"
+    first = add(whole(), board)
+    before = content(first)
+    with pytest.raises(OutcomesError, match="the name mine is taken"):
+        add(whole(title="Another"), board)
+    second = add(whole(title="Corrected", replaces="mine.1"), board)
+    assert second.name == "2"
+    assert content(first) == before
+    with pytest.raises(OutcomesError, match=r"its latest version is mine\.2"):
+        add(whole(replaces="mine.1"), board)
+    assert {name: list(kept) for name, kept in versions(board).items()} == {"mine": [1, 2]}
+
+
+def test_a_refused_submission_leaves_nothing(whole, tmp_path):
+    folder = whole()
+    (folder / "weights.safetensors").write_bytes(b"other")
+    with pytest.raises(OutcomesError, match="SHA-256 is not the one in"):
+        add(folder, tmp_path / "board")
+    assert list((tmp_path / "board" / "submissions").iterdir()) == []
+
+
+def test_labels_that_could_not_be_compared_keep_a_submission_out(whole, tmp_path):
+    def half(name):
+        known = truth(name)
+        return replace(known, index=known.index[:30], labels=known.labels[:30], missing="half is here")
+
+    with pytest.raises(OutcomesError, match="its labels were not compared"):
+        add_submission(whole(), tmp_path / "board", lambda f: check_submission(f, Rules(locked, half)))
+
+
+def test_what_a_killed_add_left_is_no_entry_and_goes_away(whole, tmp_path):
+    left = tmp_path / "board" / "submissions" / ".adding-x"
+    submit(left / "1")
+    assert versions(tmp_path / "board") == {}
+    add(whole(), tmp_path / "board")
+    assert not left.exists()
+
+
+ADD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from made_submissions import locked, truth
+from fairbench.errors import OutcomesError
+from fairbench.leaderboard.board import add_submission, taken
+from fairbench.leaderboard.check import Rules, check_submission
+board = Path({board!r})
+for folder in sys.argv[1:]:
+    try:
+        add_submission(Path(folder), board, lambda f: check_submission(f, Rules(locked, truth, taken(board))))
+        print("added")
+    except OutcomesError as error:
+        print("refused", error)
+"""
+
+
+def test_two_processes_that_add_at_once_lose_nothing(tmp_path):
+    """Each has three entries of its own and one that both want."""
+    board = tmp_path / "board"
+    code = ADD.format(tests=str(Path(__file__).parent), board=str(board))
+    running = []
+    for who in "ab":
+        own = [submit(tmp_path / f"{who}{i}", f"{who}{i}", seed=i) for i in range(3)]
+        both = submit(tmp_path / f"{who}_both", "both")
+        arguments = [str(f) for f in (both, *own)]
+        running.append(subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True))
+    out = [p.communicate(timeout=120)[0] for p in running]
+    assert sorted(versions(board)) == ["a0", "a1", "a2", "b0", "b1", "b2", "both"]
+    assert sum(text.count("added") for text in out) == 7
+    assert sum(text.count("the name both is taken") for text in out) == 1
+    for kept in versions(board).values():
+        read_submission(kept[1])
+
+
+@pytest.fixture
+def board(tmp_path):
+    for number in range(3):
+        submit(tmp_path / "board" / "submissions" / f"m{number}" / "1", f"m{number}", seed=number)
+    (tmp_path / "board" / "results").mkdir()
+    return tmp_path / "board"
+
+
+def test_a_build_is_the_same_bytes_for_the_same_inputs(board):
+    names = [path.name for path in build(board)]
+    assert names == ["README.md", "toy_linf_8-255.csv", "toy_linf_8-255.md", "toy_linf_8-255.png"]
+    first = content(board / "tables")
+    time.sleep(0.01)
+    build(board)
+    assert content(board / "tables") == first
+    assert [p.name for p in board.iterdir() if p.name.startswith(".")] == [".build.lock"]
+
+
+def test_a_build_that_fails_leaves_the_old_tables(board):
+    build(board)
+    before = content(board / "tables")
+    (board / "submissions" / "m0" / "1" / "outcomes.parquet").write_bytes(b"")
+    with pytest.raises(OutcomesError):
+        build(board)
+    assert content(board / "tables") == before
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_folder_takes_anothers_place(tmp_path, monkeypatch, exchange):
+    if not exchange:
+        monkeypatch.setattr(files, "_exchange", lambda a, b: False)
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    files.replace_folder(tmp_path / "new", tmp_path / "old")
+    assert content(tmp_path) == {"old/file": b"new"}
+    assert [p.name for p in tmp_path.iterdir()] == ["old"]
+
+
+BUILD = """
+import shutil, sys
+from pathlib import Path
+from fairbench.reports.board import build
+board = Path(sys.argv[1])
+away, there = board / "submissions" / ".m2", board / "submissions" / "m2"
+print("ready", flush=True)
+while True:  # two entries and three, in turn
+    build(board)
+    there.rename(away)
+    build(board)
+    away.rename(there)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is a moment without tables")
+def test_kill_9_during_a_build_leaves_tables_that_are_whole(board):
+    build(board)
+    three = content(board / "tables")
+    there, away = board / "submissions" / "m2", board / "submissions" / ".m2"
+    there.rename(away)
+    build(board)
+    two = content(board / "tables")
+    away.rename(there)
+    assert two != three
+    for delay in (0.0, 0.21, 0.47, 0.83):
+        process = subprocess.Popen([sys.executable, "-c", BUILD, str(board)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        assert content(board / "tables") in (two, three)
+        if away.exists():
+            away.rename(there)
+    build(board)
+    assert content(board / "tables") == three
+    assert not list(board.glob(".building-*")), "what the killed ones left is gone"

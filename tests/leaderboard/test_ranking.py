@@ -1,0 +1,151 @@
+"""The board: rows recomputed and in order, ranks as ranges, the front, samples apart, tables that say what they are."""
+
+import csv
+import io
+import json
+import math
+
+import pandas as pd
+import pytest
+from made_submissions import submit
+
+from fairbench import Outcomes
+from fairbench.errors import OutcomesError
+from fairbench.leaderboard.ranking import COLUMNS, boards, pareto_front, rank_ranges, read_entries
+from fairbench.leaderboard.results import write_result
+from fairbench.reports import board as report
+
+
+def outcomes(name, wrong, *, protocol="standard", modified=None, attacks=("pgd20",), epsilon=8 / 255, n=100):
+    """Class a has n examples, of which the attack breaks ``wrong``; class b is robust."""
+    label = [0] * n + [1] * n
+    frame = pd.DataFrame({"index": range(2 * n), "label": label, "clean_pred": label})
+    for attack in attacks:
+        frame[f"{attack}_pred"] = [1] * wrong + label[wrong:]
+    manifest = {
+        "format": 1,
+        "model": {"name": name},
+        "dataset": {"name": "toy", "classes": ["a", "b"]},
+        "protocol": {"name": protocol, "modified": modified or {}, "seed": 0},
+        "attacks": {attack: {"epsilon": epsilon} for attack in attacks},
+        "run": f"{name}{wrong}{protocol}",
+    }
+    return Outcomes(frame, manifest)
+
+
+@pytest.fixture
+def board(tmp_path):
+    """Kept results: three on the same board, one at another radius, samples, and what is not ranked."""
+    kept = [
+        outcomes("good", 10),
+        outcomes("bad", 90),
+        outcomes("middle", 15),
+        outcomes("middle", 20, protocol="leaderboard", attacks=("pgd20", "autoattack")),
+        outcomes("good", 30, modified={"epsilon": 16 / 255}, epsilon=16 / 255),
+        outcomes("good", 5, protocol="quick"),
+        outcomes("good", 8, protocol="quick", modified={"attacks": ["pgd20", "autoattack"]}, attacks=("autoattack",)),
+        outcomes("good", 1, modified={"restarts": 5}),
+    ]
+    for result in kept:
+        write_result(result, tmp_path / "results")
+    return tmp_path
+
+
+def test_a_row_is_judged_by_autoattack_and_by_pgd20_where_there_is_none(board):
+    small, large = boards(read_entries(board))
+    assert [(r.entry.name, r.entry.attack.attack, r.value("worst_rob")) for r in small.ranked] == [
+        ("good", "pgd20", 10.0),
+        ("middle", "autoattack", 20.0),
+        ("bad", "pgd20", 90.0),
+    ]
+    assert [r.ranks for r in small.ranked] == [(1, 2), (1, 2), (3, 3)]
+    assert [r.entry.name for r in large.ranked] == ["good"]
+    assert large.epsilon == pytest.approx(16 / 255)
+
+
+def test_a_sample_is_never_ranked_as_full(board):
+    small, _ = boards(read_entries(board))
+    assert [(r.entry.attack.attack, r.ranks, r.on_front) for r in small.sample] == [("autoattack", None, False)]
+    text = report.as_markdown(small)
+    assert "Not ranked: measured on a sample" in text
+    assert text.index("`bad`") < text.index("Not ranked")
+
+
+def test_the_order_is_that_of_any_column(board):
+    for column in COLUMNS:
+        ranked = boards(read_entries(board), column)[0].ranked
+        values = [row.value(column) for row in ranked]
+        assert values == sorted(values)
+    with pytest.raises(OutcomesError, match="Did you mean 'worst_rob'"):
+        boards(read_entries(board), "worst_robe")
+
+
+@pytest.mark.parametrize(
+    ("intervals", "expected"),
+    [
+        ([(1, 3), (2, 4), (5, 6)], [(1, 2), (1, 2), (3, 3)]),
+        ([(1, 2), (2, 3), (3, 4)], [(1, 2), (1, 3), (2, 3)]),  # a shared end is an overlap
+        ([(1, 9), (2, 3), (4, 5)], [(1, 3), (1, 2), (2, 3)]),
+        ([(1, 2), (math.nan, math.nan)], [(1, 1), (2, 2)]),
+        ([], []),
+    ],
+)
+def test_ranks_are_ranges_where_intervals_overlap(intervals, expected):
+    assert rank_ranges(intervals) == expected
+
+
+def test_the_front_by_hand():
+    points = [(10, 50), (12, 40), (11, 60), (12, 40), (15, 40), (9, math.nan)]
+    assert pareto_front(points) == [True, True, False, True, False, False]
+
+
+def test_submissions_stand_beside_kept_results_and_a_correction_replaces_its_entry(tmp_path):
+    place = tmp_path / "submissions" / "mine"
+    submit(place / "1", seed=1)
+    said = {"title": "My | `method` <b>", "paper": "https://example.org/(a)![x](https://example.com/x.png"}
+    submit(place / "2", seed=2, replaces="mine.1", extra_data="10 million images", **said)
+    write_result(outcomes("good", 10), tmp_path / "results")
+    (found,) = boards(read_entries(tmp_path))
+    assert sorted((r.entry.name, r.entry.version, r.entry.source) for r in found.ranked) == [
+        ("good", 0, "public"),
+        ("mine", 2, "submission"),
+    ]
+    text = report.as_markdown(found)
+    assert "10 million images" in text
+    assert r"[My \| \`method\` \<b\>](https://example.org/%28a%29!%5Bx%5D%28https://example.com/x.png) (mine.2)" in text
+    assert "not stated" in text
+
+
+def test_the_csv_has_every_figure_and_nothing_that_a_spreadsheet_would_run(tmp_path):
+    submit(tmp_path / "submissions" / "mine" / "1", title="=SUM(A1)")
+    (tmp_path / "results").mkdir()
+    (found,) = boards(read_entries(tmp_path))
+    (row,) = csv.DictReader(io.StringIO(report.as_csv(found)))
+    assert row["title"].startswith("'=")
+    for column in COLUMNS:
+        low, high = found.ranked[0].interval(column)
+        assert float(row[column]) == pytest.approx(found.ranked[0].value(column), abs=1e-4)
+        assert float(row[f"{column}_low"]) == pytest.approx(low, abs=1e-4)
+        assert float(row[f"{column}_high"]) == pytest.approx(high, abs=1e-4)
+
+
+def test_what_was_not_measured_is_neither_zero_nor_ranked_ahead(tmp_path):
+    """One class has no example: CAU and CRU_s are unknown, and so are the places by them."""
+    for name, wrong in (("a", 3), ("b", 9)):
+        both = outcomes(name, wrong)
+        write_result(Outcomes(both.frame[both.frame["label"] == 0], both.manifest), tmp_path / "results")
+    (found,) = boards(read_entries(tmp_path), "cru_s")
+    assert [row.ranks for row in found.ranked] == [(1, 2), (1, 2)]
+    assert "n/a" in report.as_text(found)
+    assert "nan" not in report.as_text(found) + report.as_csv(found) + report.as_markdown(found)
+    assert report.to_dict(found)["ranked"][0]["cau"]["value"] is None
+
+
+def test_show(cli, board):
+    ran = cli("leaderboard", "show", "--board", board, "--dataset", "toy")
+    assert ran.code == 0
+    assert "toy, L-inf 8/255, by worst rob" in ran.out
+    assert json.loads(cli("leaderboard", "show", "--board", board, "--json").out)[0]["ranked"][0]["ranks"] == [1, 2]
+    assert "| rank" in cli("leaderboard", "show", "--board", board, "--markdown").out
+    assert cli("leaderboard", "show", "--board", board, "--dataset", "nothing").code == 2
+    assert "Did you mean 'cau'" in cli("leaderboard", "show", "--board", board, "--sort", "cua").err

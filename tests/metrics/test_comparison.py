@@ -1,0 +1,76 @@
+"""Two models compared: against masks and tests done by hand, classes without examples, and Holm's correction."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+
+from fairbench import Outcomes
+from fairbench.errors import OutcomesError
+from fairbench.metrics.comparison import compare, holm
+
+CLASSES = ["cat", "dog", "fox"]
+LABEL = np.repeat([0, 1], [6, 4])
+
+
+def outcomes(clean_wrong, broken, **manifest):
+    """Six cats and four dogs, no fox; the rows that are named are wrong."""
+    frame = pd.DataFrame({"index": range(10), "label": LABEL})
+    for column, wrong in (("clean_pred", clean_wrong), ("pgd20_pred", broken)):
+        frame[column] = np.where(np.isin(np.arange(10), wrong), 2, LABEL)
+    return Outcomes(frame, {"dataset": {"classes": CLASSES}, **manifest})
+
+
+A, B = outcomes([0], [0, 1, 2, 3, 6]), outcomes([0, 1], [0, 6, 7, 8])
+
+
+def row(found, name, error):
+    classes = found.classes
+    return classes[(classes["class"] == name) & (classes["error"] == error)].iloc[0]
+
+
+def test_every_class_by_hand():
+    found = compare(A, B, "pgd20")
+    cat, dog, fox = (row(found, name, "rob") for name in CLASSES)
+    assert (cat["n"], cat["only_a"], cat["only_b"]) == (6, 3, 0)
+    assert cat["a"] == pytest.approx(400 / 6)
+    assert cat["difference"] == pytest.approx(-50.0)
+    assert cat["p"] == pytest.approx(0.25), "three of three to one side: 2 / 2**3"
+    assert (dog["a"], dog["b"], dog["only_b"], dog["p"]) == (25.0, 75.0, 2, pytest.approx(0.5))
+    assert fox["n"] == 0
+    assert np.isnan([fox["a"], fox["difference"], fox["low"], fox["p"], fox["p_holm"]]).all()
+    assert [cat["p_holm"], dog["p_holm"]] == [0.5, 0.5], "two classes have examples"
+    assert row(found, "cat", "std")["difference"] == pytest.approx(100 / 6)
+    for name in ("cat", "dog"):
+        for error in ("std", "rob"):
+            found_row = row(found, name, error)
+            assert found_row["low"] <= found_row["difference"] <= found_row["high"]
+
+
+def test_average_and_worst_class_by_hand():
+    found = compare(A, B, "pgd20")
+    average, worst = found.average["rob"], found.worst["rob"]
+    assert (average.a, average.b, average.difference) == (50.0, 40.0, -10.0)
+    assert average.p == binomtest(3, 5).pvalue
+    assert (worst.class_a, worst.class_b) == ("cat", "dog")
+    assert worst.difference.value == pytest.approx(75 - 400 / 6)
+    low, high = worst.difference.interval
+    assert low <= worst.difference.value <= high
+    assert found.cru_s.value == pytest.approx((75 - 100 / 6) - (400 / 6 - 25))
+    assert found.cau.value == pytest.approx(2 / 6 - 1 / 6)
+
+
+def test_a_model_and_itself_do_not_differ():
+    found = compare(A, A, "pgd20")
+    assert found.average["rob"].p == 1.0
+    assert found.worst["rob"].difference.interval == (0.0, 0.0)
+
+
+def test_other_examples_are_refused():
+    with pytest.raises(OutcomesError, match="not evaluated on the same examples"):
+        compare(A, outcomes([0], [0], dataset={"classes": CLASSES[::-1]}), "pgd20")
+
+
+def test_holm_steps_down():
+    assert holm(np.array([0.02, 0.01, 0.5, 0.9])).tolist() == pytest.approx([0.06, 0.04, 1.0, 1.0])
+    assert holm(np.array([])).tolist() == []
