@@ -77,9 +77,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _model(
-    card: "SubmissionCard", folder: Path, arch: str | None, num_classes: int, shape: tuple[int, ...]
-) -> "Model":
+def _model(card: "SubmissionCard", folder: Path, arch: str | None, num_classes: int, shape: tuple[int, ...]) -> "Model":
     from fairbench.models import load_model
     from fairbench.registry import is_own_code
 

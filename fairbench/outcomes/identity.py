@@ -8,6 +8,7 @@ from fairbench.provenance import sha256_json
 _DETERMINANTS: dict[str, tuple[str, ...]] = {
     "format": (),
     "model": ("name", "sha256", "code_sha256"),
+    "transfer_from": ("name", "sha256", "code_sha256"),
     "dataset": ("name", "split", "sha256"),
     "protocol": (),
     "attacks": (),
@@ -18,6 +19,9 @@ _DETERMINANTS: dict[str, tuple[str, ...]] = {
     "versions": (),
 }
 """Keys of a manifest that determine its rows, and of which only some keys do; the others describe."""
+
+_OPTIONAL = {"transfer_from"}
+"""Keys that only some manifests have."""
 
 
 def run_identity(manifest: Mapping[str, Any]) -> str:
@@ -31,5 +35,6 @@ def run_identity(manifest: Mapping[str, Any]) -> str:
     determinants = {
         key: {part: manifest[key][part] for part in parts} if parts else manifest[key]
         for key, parts in _DETERMINANTS.items()
+        if key in manifest or key not in _OPTIONAL
     }
     return sha256_json(determinants)[:16]

@@ -129,9 +129,9 @@ def test_static_augmentation_leaves_out_the_adversarial_copy_too(training, test,
     seen = []
     batch_losses = module.batch_losses
 
-    def watched(*arguments, kept, generator):
+    def watched(*arguments, kept, **options):
         seen.append(kept)
-        return batch_losses(*arguments, kept=kept, generator=generator)
+        return batch_losses(*arguments, kept=kept, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "batch_losses", watched)
