@@ -54,7 +54,8 @@ def test_a_missing_file_is_named(small_adult):
         load_dataset("adult", "train", data_dir=small_adult)
 
 
-def test_an_npz_is_not_taken_for_adult(small_adult, tmp_path):
+def test_an_npz_is_not_taken_for_adult(small_adult, tmp_path, monkeypatch):
+    monkeypatch.delenv("FAIRBENCH_DATA", raising=False)
     (tmp_path / "other" / "adult").mkdir(parents=True)
     np.savez(tmp_path / "other" / "adult" / "adult.npz", x_test=np.zeros((2, 8, 8)), y_test=[0, 1])
     with pytest.raises(DatasetError, match="was not found"):
