@@ -135,7 +135,7 @@ def main() -> None:
     rows = [compare(name, kind, work, options) for name in NETWORKS for kind, work in kinds.items()]
     print(table(rows))
     if options.json:
-        write_json(options.json, {"environment": environment(), "rounds": options.rounds, "rows": rows})
+        write_json({"environment": environment(), "rounds": options.rounds, "rows": rows}, options.json)
 
 
 if __name__ == "__main__":
