@@ -107,7 +107,7 @@ def _checked(submission: Path, board: Path, data_dir: str | None) -> "Checked":
     folder, place = user_path(submission), user_path(board)
     checked = check_submission(folder, rules(data_dir, taken(place, besides=folder)))
     if not place.is_dir():
-        checked.not_made.append(f"name: there is no board {board} to look for it in")
+        checked.not_made.append(f"name: no board at {board} to look for it in")
     return checked
 
 

@@ -66,7 +66,7 @@ def test_rows_turned_robust_pass_the_check_and_not_verify(cli: Cli, packed: Path
     tamper(packed, 10)
     checked = cli("leaderboard", "check", packed, "--board", packed / "no")
     assert checked.code == 0
-    assert f"not checked: name: there is no board {packed / 'no'}" in checked.out
+    assert f"not checked: name: no board at {packed / 'no'}" in checked.out
     ran = cli("leaderboard", "verify", packed, "--examples", 200, "--seed", 1, "--json")
     found = json.loads(ran.out)
     assert ran.code == 1
