@@ -48,10 +48,10 @@ from fairbench.memory import keep_freed_memory
 from fairbench.models.architectures.resnet import ResNet18
 from fairbench.models.folding import Folded
 from fairbench.training.data import TrainingData
-from fairbench.training.fit import make_optimizer
 from fairbench.training.method import Context, Method
 from fairbench.training.methods.bat import BAT
 from fairbench.training.methods.pgd_at import PGDAT
+from fairbench.training.network import make_optimizer
 from fairbench.training.recipe import AugmentationRecipe, OptimizerRecipe
 
 DATASET, CLASSES, FRESH = "cifar10", 10, "fresh"

@@ -57,7 +57,7 @@ def train(
     if recipe is not None:
         chosen = chosen.relabelled(settings)
     from fairbench.training import train as run
-    from fairbench.training.fit import Hardware
+    from fairbench.training.hardware import Hardware
 
     hardware = Hardware(device, devices, nodes, compile_)
     with progress_bar(f"{chosen.name} ({chosen.method})") as report:

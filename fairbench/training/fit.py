@@ -5,11 +5,8 @@ randomness is seeded by (seed, epoch), so a run that is killed and started again
 not.
 """
 
-import inspect
 import json
-import logging
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,12 +25,13 @@ from fairbench.memory import keep_freed_memory
 from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
-from fairbench.models.layout import Layout, settle_layout
 from fairbench.models.prepare import frozen
 from fairbench.registry import is_own_code
 from fairbench.training.data import TrainingData, split_validation
+from fairbench.training.hardware import Hardware, launch
 from fairbench.training.method import ClassErrors, Context, Method, method_class
-from fairbench.training.recipe import OptimizerRecipe, Recipe
+from fairbench.training.network import make_optimizer, probe
+from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import CLASSES, HISTORY, LAST, RunFolder, write_weights
 from fairbench.training.schedule import Clock, learning_rate
 from fairbench.training.validation import class_errors
@@ -44,16 +42,6 @@ _COLUMNS = "epoch seconds lr loss avg_std worst_std worst_std_class avg_rob wors
 Report = Callable[[dict[str, Any]], None]
 """Called with a row of the history after each epoch, with {"epoch", "progress", "loss"} during it, with {"note": text}
 when it begins, and with {"warning": text} when something looks wrong."""
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Where to train: as Lightning Fabric names it."""
-
-    accelerator: str = "auto"
-    devices: int | str = 1
-    nodes: int = 1
-    compile: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,24 +145,8 @@ class _Fit:
         time_budget: float | None,
         report: Report | None,
     ) -> None:
-        from lightning.fabric import Fabric
-
         self.recipe, self.folder, self.report = recipe, RunFolder(out), report or (lambda _row: None)
-        if hardware.nodes > 1 and not {"WORLD_SIZE", "SLURM_NTASKS"} & set(os.environ):
-            raise RecipeError(f"--nodes {hardware.nodes}: start it on each machine with torchrun (docs/train.md).")
-        distributed = hardware.devices not in (1, "1") or hardware.nodes > 1
-        try:
-            self.fabric = Fabric(
-                accelerator=hardware.accelerator,
-                devices=hardware.devices,
-                num_nodes=hardware.nodes,
-                strategy=_distributed() if distributed else "auto",
-                precision="bf16-mixed" if recipe.precision == "bf16" else "32-true",
-            )
-        except Exception as error:  # Lightning has its own kinds
-            asked = f"--device {hardware.accelerator}, --devices {hardware.devices}, --nodes {hardware.nodes}"
-            raise RecipeError(f"{asked}: {first_line(error)}") from error
-        self.fabric.launch()
+        self.fabric = launch(hardware, recipe.precision)
         if not self.fabric.is_global_zero:
             self.report = lambda _row: None
         self.present = {
@@ -184,7 +156,7 @@ class _Fit:
         }
         keep_freed_memory()
         self.module = module
-        layout = _probe(module, dataset, recipe.architecture)
+        layout = probe(module, dataset, recipe.architecture)
         self.classes = dataset.classes
         self.data_sha256 = dataset.sha256
         training, held = split_validation(dataset, recipe.validation_per_class)
@@ -543,41 +515,3 @@ class _Fit:
         if self.fabric.is_global_zero:
             self._write_history()
         return int(state["epoch"]), float(state["seconds"])
-
-
-def _distributed() -> Any:
-    """Return a strategy that averages gradients and leaves the statistics of batch norm to each process."""
-    from lightning.fabric.strategies import DDPStrategy
-    from torch.nn.parallel import DistributedDataParallel
-
-    for name in ("lightning.fabric", "lightning.pytorch"):  # no banner
-        logging.getLogger(name).setLevel(logging.WARNING)
-    known = inspect.signature(DistributedDataParallel.__init__).parameters
-    option = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # its older name
-    options: Any = {option: False}
-    return DDPStrategy(**options)
-
-
-def _probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
-    """Settle the network's layout, and make sure that it takes these images and has an output for each class."""
-    x, _, _ = dataset.batch(slice(0, 2))
-    module.eval()
-    try:
-        layout, logits = settle_layout(module, x)
-    except Exception as error:  # a user's own forward can raise anything
-        raise RecipeError(f"{architecture} cannot take {dataset.described_shape}: {first_line(error)}") from error
-    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-    if found != (len(x), dataset.num_classes):
-        raise RecipeError(
-            f"{architecture} returns {found} for {len(x)} {dataset.kind} of {dataset.num_classes} classes, "
-            f"not ({len(x)}, {dataset.num_classes}) logits."
-        )
-    return layout
-
-
-def make_optimizer(module: nn.Module, recipe: OptimizerRecipe, *, fused: bool = False) -> torch.optim.Optimizer:
-    """Build the optimizer of a recipe; ``fused``: one pass over memory a step, the same to float32 rounding."""
-    common: Any = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "fused": fused or None}
-    if recipe.name == "adam":
-        return torch.optim.Adam(module.parameters(), **common)
-    return torch.optim.SGD(module.parameters(), momentum=recipe.momentum, **common)

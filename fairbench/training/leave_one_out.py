@@ -37,8 +37,9 @@ from fairbench.models.prepare import frozen
 from fairbench.registry import is_own_code
 from fairbench.training.data import TrainingData
 from fairbench.training.ensemble import Ensemble
-from fairbench.training.fit import Report, build_method, make_optimizer
+from fairbench.training.fit import Report, build_method
 from fairbench.training.method import Context, Method, method_class
+from fairbench.training.network import make_optimizer
 from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import STATE, RunFolder, write_weights
 from fairbench.training.schedule import learning_rate

@@ -23,7 +23,8 @@ from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
 from fairbench.plain_yaml import dump_yaml
 from fairbench.registry import is_own_code
-from fairbench.training.fit import Fitted, Hardware, Report, build_method, fit
+from fairbench.training.fit import Fitted, Report, build_method, fit
+from fairbench.training.hardware import Hardware
 from fairbench.training.method import Method
 from fairbench.training.recipe import Recipe, recipe_names
 from fairbench.training.run_folder import write_weights

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
 from fairbench.errors import FairbenchError, OutcomesError, RecipeError
 from fairbench.training import Recipe, train
-from fairbench.training.fit import Hardware
+from fairbench.training.hardware import Hardware
 from fairbench.training.method import METHODS
 from fairbench.training.recipe import load_recipe
 
@@ -435,7 +435,7 @@ def test_a_method_of_ones_own_trains(tmp_path, monkeypatch):
 DISTRIBUTED = textwrap.dedent("""
     import json, sys
     from fairbench.training import Recipe, train
-    from fairbench.training.fit import Hardware
+    from fairbench.training.hardware import Hardware
     chosen = Recipe.model_validate(json.loads(sys.argv[1]))
     train(chosen, sys.argv[2], hardware=Hardware("cpu", int(sys.argv[3])))
 """)

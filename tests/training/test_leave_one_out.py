@@ -22,8 +22,9 @@ from fairbench.models.building import new_module
 from fairbench.training import Recipe, train
 from fairbench.training import leave_one_out as module
 from fairbench.training.ensemble import Ensemble
-from fairbench.training.fit import build_method, make_optimizer
+from fairbench.training.fit import build_method
 from fairbench.training.leave_one_out import draw_samples, leave_one_out
+from fairbench.training.network import make_optimizer
 
 SHAPES = {"small_cnn": (1, 8, 8), "mlp": (1, 8, 8), "lenet5": (1, 32, 32)}
 

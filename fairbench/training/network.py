@@ -1,0 +1,36 @@
+"""The network before its first step: does it take these inputs, in which layout, and what moves its weights."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairbench.datasets import Dataset
+from fairbench.errors import RecipeError, first_line
+from fairbench.models.layout import Layout, settle_layout
+from fairbench.training.recipe import OptimizerRecipe
+
+
+def probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
+    """Settle the network's layout, and make sure that it takes these images and has an output for each class."""
+    x, _, _ = dataset.batch(slice(0, 2))
+    module.eval()
+    try:
+        layout, logits = settle_layout(module, x)
+    except Exception as error:  # a user's own forward can raise anything
+        raise RecipeError(f"{architecture} cannot take {dataset.described_shape}: {first_line(error)}") from error
+    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if found != (len(x), dataset.num_classes):
+        raise RecipeError(
+            f"{architecture} returns {found} for {len(x)} {dataset.kind} of {dataset.num_classes} classes, "
+            f"not ({len(x)}, {dataset.num_classes}) logits."
+        )
+    return layout
+
+
+def make_optimizer(module: nn.Module, recipe: OptimizerRecipe, *, fused: bool = False) -> torch.optim.Optimizer:
+    """Build the optimizer of a recipe; ``fused``: one pass over memory a step, the same to float32 rounding."""
+    common: Any = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "fused": fused or None}
+    if recipe.name == "adam":
+        return torch.optim.Adam(module.parameters(), **common)
+    return torch.optim.SGD(module.parameters(), momentum=recipe.momentum, **common)
