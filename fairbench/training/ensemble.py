@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from fairbench.errors import ModelError
 from fairbench.models.kernels import use_fast_kernels
@@ -103,23 +104,41 @@ class _Stacked(nn.Module):
         raise NotImplementedError
 
 
+class _Product(torch.autograd.Function):
+    """(L, B, in) times the transpose of (L, out, in): the gradient of the weights comes as they lie, without a copy."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return rows @ weight.transpose(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        rows, weight = ctx.saved_tensors
+        of_rows = gradients[0] @ weight if ctx.needs_input_grad[0] else None
+        return of_rows, gradients[0].transpose(1, 2) @ rows if ctx.needs_input_grad[1] else None
+
+
 class _Dense(_Stacked):
-    """``nn.Linear``; ``weight`` is (L, in, out), as the product and its gradient want it, ``bias`` (L, 1, out)."""
+    """``nn.Linear``; ``weight`` is (L, out, in), ``bias`` (L, 1, out)."""
 
     def __init__(self, layer: nn.Linear, size: _Size) -> None:
         super().__init__(size)
-        self.weight = _repeated(layer.weight.t(), size)
+        self.weight = _repeated(layer.weight, size)
         self.bias = None if layer.bias is None else _repeated(layer.bias[None], size)
 
     def forward(self, x: Tensor) -> Tensor:
         models = self.size.models
         rows = x.reshape(1, -1, x.shape[-1]).expand(models, -1, -1) if self.shared(x) else _by_model(x, models)
-        out = rows @ self.weight if self.bias is None else torch.baddbmm(self.bias, rows, self.weight)
+        out = _Product.apply(rows, self.weight)
+        if self.bias is not None:
+            out = out + self.bias
         return out.view(models * self.size.examples, *x.shape[1:-1], out.shape[-1])
 
     def of(self, model: int) -> dict[str, Tensor]:
         bias = {} if self.bias is None else {"bias": self.bias[model, 0]}
-        return {"weight": self.weight[model].t(), **bias}
+        return {"weight": self.weight[model], **bias}
 
 
 class _Convolution(_Stacked):
