@@ -137,11 +137,11 @@ def pyautoattack_round(model: str, data: Dataset, epsilon: float) -> Round:
     x, y, _ = fitted.batch(slice(None))
     original = frozen(loaded.module)
     flops, counted = count_flops(original, x[:1]), Passes(original)
-    attack = AutoAttack(counted, norm="Linf", eps=epsilon, version="standard", device="cpu", seed=0, verbose=False)
+    attack = AutoAttack(counted, norm="Linf", eps=epsilon, version="standard", device="cpu", seed=0)
 
     def run() -> Any:
         counted.forwards = counted.backwards = 0
-        return attack.run_standard_evaluation(x, y, bs=len(x))
+        return attack.run_standard_evaluation(x, y, batch_size=len(x))[0]
 
     def value(found: Any) -> dict[str, Any]:
         work = counted.forwards * flops.forward + counted.backwards * flops.backward

@@ -2,7 +2,6 @@
 
 import json
 import math
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,16 +150,44 @@ def _survivors(model: "Model", percent: float | None) -> "Survivors | None":
 
 def _text(found: "Bench") -> str:
     """Return the report."""
-    from tabulate import tabulate
+    machine = found.hardware
+    busy = "" if found.load is None else f"; load before {found.load:.1f}"
+    totals = [f"{name} {duration(sum(cost.seconds for cost in costs))}" for name, costs in found.forecasts.items()]
+    lines = [
+        f"{found.model} ({found.architecture}) on {found.dataset}, {'x'.join(map(str, found.shape))}; attacked copy: "
+        f"{', '.join(found.prepared)}",
+        f"{machine.get('gpu', machine['processor'])}, {machine['threads']} threads{busy}",
+        "",
+        _peaks(found),
+        "",
+        _rates(found),
+        f"an example is {found.flops.forward / 1e9:.3g} GFLOP forward, {found.flops.step / 1e9:.3g} an attack step; "
+        "medians, and in brackets the slowest and the fastest run",
+        f"* the best batch size: --batch-size {found.best.batch} (of those up to {found.memory / 1e9:.1f} GB)",
+        "",
+        _forecasts(found),
+        f"predicted, at batches of 128, without start-up: {', '.join(totals)}",
+    ]
+    if found.survivors is not None:
+        share = found.survivors
+        lines.append(
+            f"AutoAttack: {100 * share.correct:.1f} % are attacked by its first stage and "
+            f"{100 * share.withstanding:.1f} % by the others ({share.source})"
+        )
+    if found.load is not None and found.load > _BUSY * machine["threads"]:
+        lines.append(f"warning: other work shared the cores (load {found.load:.1f}); these are a busy machine's rates")
+    return "\n".join([*lines, *(f"warning: {note}" for note in found.notes)])
 
+
+def _peaks(found: "Bench") -> str:
     from fairbench.evaluation.speed import PEAKS
 
-    plain = partial(tabulate, tablefmt="plain", disable_numparse=True)
-    machine = found.hardware
-    where = f"{machine.get('gpu', machine['processor'])}, {machine['threads']} threads"
-    busy = "" if found.load is None else f"; load before {found.load:.1f}"
-    peaks = [[kind, *(f"{rates[kind] / 1e9:,.0f}" for rates in found.peaks.values())] for kind in PEAKS]
-    rates = [
+    rows = [[kind, *(f"{rates[kind] / 1e9:,.0f}" for rates in found.peaks.values())] for kind in PEAKS]
+    return _plain(rows, ["peak, GFLOP/s", *found.peaks], left=(0,))
+
+
+def _rates(found: "Bench") -> str:
+    rows = [
         [
             f"{one.batch}{' *' if one is found.best else ''}",
             _rate(one.forward),
@@ -172,47 +199,32 @@ def _text(found: "Bench") -> str:
         ]
         for one in found.speeds
     ]
-    forecasts = [
-        [protocol, f"{cost.examples:,}", cost.attack, f"{cost.forwards:,.0f}", f"{cost.backwards:,.0f}",
-         f"{cost.flops / 1e12:,.1f}", duration(cost.seconds)]
+    heads = ["batch", "forward img/s", "of peak", "attack step img/s", "GFLOP/s", "of peak", "GB"]
+    return _plain(rows, heads)
+
+
+def _forecasts(found: "Bench") -> str:
+    rows = [
+        [
+            protocol,
+            f"{cost.examples:,}",
+            cost.attack,
+            f"{cost.forwards:,.0f}",
+            f"{cost.backwards:,.0f}",
+            f"{cost.flops / 1e12:,.1f}",
+            duration(cost.seconds),
+        ]
         for protocol, costs in found.forecasts.items()
         for cost in costs
-    ]  # fmt: skip
-    totals = [f"{name} {duration(sum(cost.seconds for cost in costs))}" for name, costs in found.forecasts.items()]
-    lines = [
-        f"{found.model} ({found.architecture}) on {found.dataset}, {'x'.join(map(str, found.shape))}; attacked copy: "
-        f"{', '.join(found.prepared)}",
-        f"{where}{busy}",
-        "",
-        plain(peaks, ["peak, GFLOP/s", *found.peaks], colalign=("left", "right", "right")),
-        "",
-        plain(
-            rates,
-            ["batch", "forward img/s", "of peak", "attack step img/s", "GFLOP/s", "of peak", "GB"],
-            colalign=["right"] * 7,
-        ),
-        f"an example is {found.flops.forward / 1e9:.3g} GFLOP forward, {found.flops.step / 1e9:.3g} an attack step; "
-        "medians, and in brackets the slowest and the fastest run",
-        f"* the best batch size: --batch-size {found.best.batch} (of those up to {found.memory / 1e9:.1f} GB)",
-        "",
-        plain(
-            forecasts,
-            ["protocol", "examples", "attack", "forwards", "backwards", "TFLOP", "time"],
-            colalign=("left", "right", "left", *["right"] * 4),
-        ),
-        f"predicted, at batches of 128, without start-up: {', '.join(totals)}",
     ]
-    if found.survivors is not None:
-        share = found.survivors
-        lines.append(
-            f"AutoAttack: {100 * share.correct:.1f} % are attacked by its first stage and "
-            f"{100 * share.withstanding:.1f} % by the others ({share.source})"
-        )
-    if found.load is not None and found.load > _BUSY * machine["threads"]:
-        lines.append(
-            f"warning: other work shared the cores (load {found.load:.1f}); these are the rates of a busy machine"
-        )
-    return "\n".join([*lines, *(f"warning: {note}" for note in found.notes)])
+    return _plain(rows, ["protocol", "examples", "attack", "forwards", "backwards", "TFLOP", "time"], left=(0, 2))
+
+
+def _plain(rows: list[list[str]], heads: list[str], left: tuple[int, ...] = ()) -> str:
+    from tabulate import tabulate
+
+    align = ["left" if column in left else "right" for column in range(len(heads))]
+    return tabulate(rows, heads, tablefmt="plain", disable_numparse=True, colalign=align)
 
 
 def _rate(rate: Any) -> str:

@@ -32,6 +32,8 @@ _PROBE = 32
 _FEWEST, _MOST = 16, 200
 """Examples that PGD-20 attacks to tell how many withstand it."""
 
+Batches = Callable[[int], tuple[Tensor, Tensor, np.ndarray]]
+"""Returns ``x`` (B, ...), ``y`` (B,) and their positions in the split (B,) for a B."""
 Tell = Callable[[float, float], None]
 """Called with (seconds of the budget spent, seconds in all)."""
 
@@ -123,14 +125,14 @@ def bench(
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     original = frozen(model.module).to(device)
     batch = _batches(data, device)
-    x = batch(_PROBE)[0]
+    x, _, index = batch(_PROBE)
     try:
-        logits_of(original, x, data.index[np.arange(_PROBE) % len(data)], data.num_classes)
+        logits_of(original, x, index, data.num_classes)
         flops = speed.count_flops(original, x[:1])
         prepared = prepare(original, x)
         speeds = speed.measure_batches(
             prepared.module,
-            batch,
+            lambda size: batch(size)[:2],
             budget=seconds / 2,
             memory=limit,
             tell=lambda share: tell(share * seconds / 2, seconds),
@@ -192,20 +194,20 @@ def forecast(
     ]
 
 
-def _batches(data: Dataset, device: str) -> Callable[[int], tuple[Tensor, Tensor]]:
+def _batches(data: Dataset, device: str) -> Batches:
     """Return what makes batches: examples spread over the data, so that all classes are in a small one too."""
     order = np.random.default_rng(0).permutation(len(data))
 
-    def batch(size: int) -> tuple[Tensor, Tensor]:
-        x, y, _ = data.batch(order[np.arange(size) % len(order)])
-        return x.to(device), y.to(device)
+    def batch(size: int) -> tuple[Tensor, Tensor, np.ndarray]:
+        x, y, index = data.batch(order[np.arange(size) % len(order)])
+        return x.to(device), y.to(device), index
 
     return batch
 
 
 def _survivors(
     modules: tuple[nn.Module, nn.Module],
-    batch: Callable[[int], tuple[Tensor, Tensor]],
+    batch: Batches,
     num_classes: int,
     speeds: list[BatchSpeed],
     seconds: float,
@@ -215,8 +217,7 @@ def _survivors(
     fit = int(max(one.step.median for one in speeds) * seconds / attack.cost)
     if fit < _FEWEST:
         return ASSUMED
-    x, y = batch(min(fit, _MOST))
-    index = np.arange(len(x))
+    x, y, index = batch(min(fit, _MOST))
     original, prepared = modules
     right = logits_of(original, x, index, num_classes).argmax(1) == y
     found = run_attack(attack, original, prepared, (x, y, index), num_classes=num_classes, tick=lambda _: None)
