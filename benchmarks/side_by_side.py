@@ -370,8 +370,8 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
     return {"options": plain, "environment": environment(), "threads": torch.get_num_threads()}
 
 
-def read(path: Path | None, common: dict[str, Any], fresh: bool) -> dict[str, list[dict[str, Any]]]:
-    """Return the rounds that a file holds, if they were made as these will be.
+def read(path: Path | None, common: dict[str, Any], fresh: bool) -> dict[str, dict[str, Any]]:
+    """Return the groups that a file holds, if their rounds were made as these will be.
 
     Raises
     ------
@@ -382,7 +382,7 @@ def read(path: Path | None, common: dict[str, Any], fresh: bool) -> dict[str, li
         return {}
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        rounds = {name: group["rounds"] for name, group in document["groups"].items()}
+        found = {name: {**group, "rounds": list(group["rounds"])} for name, group in document["groups"].items()}
         same = document["format"] == FORMAT and document["common"] == json.loads(json.dumps(common))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FairbenchError(f"{path} is no result of this script ({error}); name another, or pass --fresh.") from error
@@ -390,7 +390,7 @@ def read(path: Path | None, common: dict[str, Any], fresh: bool) -> dict[str, li
         raise FairbenchError(
             f"{path} was made with other options, packages or hardware; name another, or pass --fresh."
         )
-    return rounds
+    return found
 
 
 def parse() -> argparse.Namespace:
@@ -457,13 +457,13 @@ def main() -> int:
 
     def keep() -> None:
         if options.json is not None:
-            document = {name: {"rounds": rounds, **concluded.get(name, {})} for name, rounds in kept.items() if rounds}
+            document = {name: {**found, **concluded.get(name, {})} for name, found in kept.items() if found["rounds"]}
             write_json({"format": FORMAT, "common": common, "groups": document}, options.json)
 
     print(f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}", flush=True)
     for group in chosen:
         print(f"\n{group.name}", flush=True)
-        rounds = kept.setdefault(group.name, [])
+        rounds = kept.setdefault(group.name, {"rounds": []})["rounds"]
         measure(group, rounds, options, keep)
         concluded[group.name] = {"about": group.about, **conclude(group, rounds)}
         keep()

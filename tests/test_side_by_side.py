@@ -77,7 +77,7 @@ def test_a_file_is_gone_on_from_if_it_was_made_the_same_way(script, tmp_path):
     path, common = tmp_path / "s.json", {"options": {"images": 8}, "threads": 2}
     document = {"format": script.FORMAT, "common": common, "groups": {"pgd20": {"rounds": [{"peak": {}}]}}}
     path.write_text(json.dumps(document))
-    assert script.read(path, common, fresh=False) == {"pgd20": [{"peak": {}}]}
+    assert script.read(path, common, fresh=False) == {"pgd20": {"rounds": [{"peak": {}}]}}
     assert script.read(path, common, fresh=True) == {}
     assert script.read(tmp_path / "none.json", common, fresh=False) == {}
     with pytest.raises(FairbenchError, match="other options, packages or hardware"):

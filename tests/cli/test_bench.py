@@ -7,16 +7,18 @@ import pytest
 from fairbench.cli.bench import duration
 from fairbench.evaluation import costs, speed
 from fairbench.evaluation.costs import Work
+from fairbench.evaluation.speed import BatchSpeed, Rate
 from fairbench.leaderboard.results import result_names
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """AutoAttack is not counted and the peak is not measured: each takes seconds and has a test of its own."""
+    """Nothing is measured or counted but what PGD-20 leaves: that takes seconds, and has tests of its own."""
+    rates = Rate(2e5, 1e5, 3e5, 3), Rate(1e5, 0.5e5, 2e5, 3)
+    monkeypatch.setattr(speed, "measure_batch", lambda _module, x, _y, budget: BatchSpeed(len(x), *rates, 10**9))
     works = {"apgd-ce": Work(101, 101), "apgd-t": Work(918, 909), "fab-t": Work(1818, 900), "square": Work(5001, 0)}
     monkeypatch.setattr(costs, "autoattack_work", lambda *_, **__: works)
     monkeypatch.setattr(speed, "peak", lambda *_, **__: dict.fromkeys(speed.PEAKS, 1e12))
-    monkeypatch.setattr(speed, "BATCH_SIZES", (16, 32))
 
 
 def test_a_checkpoint(cli, checkpoint, tmp_path):
@@ -25,7 +27,8 @@ def test_a_checkpoint(cli, checkpoint, tmp_path):
     )
     assert ran.code == 0, ran.err
     assert "peak, GFLOP/s" in ran.out
-    assert "the best batch size: --batch-size" in ran.out
+    assert "the best batch size: --batch-size 16 " in ran.out
+    assert "200,000 [100,000, 300,000]" in ran.out
     assert "PGD-20 on 200 examples, measured now" in ran.out
     found = json.loads((tmp_path / "new" / "b.json").read_text())
     assert list(found["forecasts"]) == ["quick", "standard", "leaderboard"]
