@@ -8,14 +8,11 @@ all are asked in turn, round after round: a drift of the machine hits all alike,
 """
 
 import argparse
-import multiprocessing
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,18 +21,20 @@ import torch
 from peers import PEERS, Settings, environment, exit_with, positive, require_peers
 from tabulate import tabulate
 from torch import Tensor
+from turns import Round, Turn, Worker, peak_round, quiet_turn
 
 from fairbench import load_dataset, load_model
 from fairbench.attacks.base import ThreatModel, run_attack
 from fairbench.attacks.pgd import PGDAttack
 from fairbench.errors import FairbenchError
+from fairbench.evaluation import speed
+from fairbench.evaluation.speed import PEAKS
 from fairbench.files import make_folder, write_json
 from fairbench.memory import keep_freed_memory
-from fairbench.models.prepare import prepare
+from fairbench.models.prepare import frozen, prepare
 
 MODEL, DATASET, CLASSES = "natural_resnet18", "cifar10", 10
 OURS = "fairbench"
-PEAKS = ("matrix product", "3x3 convolution")
 TARGET = 1.4
 """What this package promises: at least so many times the faster peer."""
 
@@ -50,19 +49,6 @@ class Task:
     def batch(self) -> tuple[Tensor, Tensor, Any]:
         """Return ``x`` (B, 3, 32, 32), ``y`` (B,) and ``index`` (B,)."""
         return load_dataset(DATASET, "sample").batch(slice(0, self.images))
-
-
-@dataclass(frozen=True)
-class Reply:
-    """One round: its seconds, the processor seconds of all that was asked, and what was found (percent, or GFLOP/s)."""
-
-    seconds: float
-    cpu_seconds: float
-    value: Any
-
-
-Round = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""What is timed, and what turns its result into :attr:`Reply.value` off the clock."""
 
 
 def fairbench_round(task: Task) -> Round:
@@ -98,85 +84,9 @@ def peer_round(name: str, task: Task) -> Round:
     return lambda: craft(x, y), robust_error
 
 
-def peak_round(repeats: int = 2) -> Round:
-    """Return the machine's float32 peak in GFLOP/s: the best of a few large matrix products and large convolutions."""
-    keep_freed_memory()
-    size, batch, channels, side = 4096, 128, 256, 32
-    a, b, out = torch.rand(size, size), torch.rand(size, size), torch.empty(size, size)
-    image = torch.rand(batch, channels, side, side).contiguous(memory_format=torch.channels_last)
-    kernel = torch.rand(channels, channels, 3, 3).contiguous(memory_format=torch.channels_last)
-    work: dict[str, tuple[int, Callable[[], Tensor]]] = {
-        PEAKS[0]: (2 * size**3, lambda: torch.mm(a, b, out=out)),
-        PEAKS[1]: (
-            2 * 9 * channels**2 * batch * side**2,
-            lambda: torch.nn.functional.conv2d(image, kernel, padding=1),
-        ),
-    }
-
-    def measure() -> dict[str, float]:
-        with torch.no_grad():
-            return {name: flops / 1e9 / _fastest(run, repeats) for name, (flops, run) in work.items()}
-
-    return measure, lambda found: found
-
-
-def _fastest(run: Callable[[], Tensor], repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
 def flops_per_image_step(task: Task) -> int:
     """Count what one attack step on one image needs: the forward pass and the gradient with respect to the image."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    x, y, _ = task.batch()
-    x, y = x[:1].requires_grad_(), y[:1]
-    module = prepare(load_model(MODEL).module, x.detach()).module
-    with FlopCounterMode(display=False) as counter:
-        logits = module(1 * x)  # times one: the counter's hooks refuse a leaf of the graph as a module's input
-        torch.autograd.grad(torch.nn.functional.cross_entropy(logits, y), x)
-    return counter.get_total_flops()
-
-
-class Worker:
-    """A process that prepares once, by calling ``prepare`` there, and then does a round whenever it is asked."""
-
-    def __init__(self, name: str, prepare: Callable[[], Round], *, daemon: bool = True) -> None:
-        self.name = name
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(prepare, theirs), daemon=daemon)
-        self._process.start()
-        theirs.close()
-
-    def ask(self) -> Reply:
-        """Have one round done.
-
-        Raises
-        ------
-        FairbenchError
-            It failed there.
-        """
-        try:
-            with suppress(OSError):  # it ended before it was asked: what it said is still there to be read
-                self._connection.send(True)
-            reply = self._connection.recv()
-        except (EOFError, OSError):
-            raise FairbenchError(
-                f"the process of {self.name} died without a word: killed, or out of memory (pass a smaller --images)."
-            ) from None
-        if isinstance(reply, str):
-            raise FairbenchError(f"{self.name}: {reply}")
-        return reply
-
-    def close(self) -> None:
-        """Let the process end."""
-        self._connection.close()
-        self._process.join()
+    return speed.count_flops(frozen(load_model(MODEL).module), task.batch()[0][:1]).step
 
 
 def attack_round(name: str, task: Task) -> Round:
@@ -185,21 +95,6 @@ def attack_round(name: str, task: Task) -> Round:
     if name == "peak":
         return peak_round()
     return fairbench_round(task) if name == OURS else peer_round(name, task)
-
-
-def _serve(prepare: Callable[[], Round], connection: Connection) -> None:
-    try:
-        run, value = prepare()
-        while connection.recv():
-            start, cpu = time.perf_counter(), time.process_time()
-            found = run()
-            seconds, found = time.perf_counter() - start, value(found)
-            connection.send(Reply(seconds, time.process_time() - cpu, found))
-    except EOFError:  # closed: done
-        return
-    except Exception as error:
-        with suppress(OSError):  # nobody is there any more
-            connection.send(f"{type(error).__name__}: {error}")
 
 
 @contextmanager
@@ -211,48 +106,6 @@ def workers(names: tuple[str, ...], task: Task) -> Iterator[list[Worker]]:
             started.append(Worker(name, partial(attack_round, name, task)))
             stack.callback(started[-1].close)
         yield started
-
-
-class OtherProcesses:
-    """What share of the cores *other* processes take; zero where there is no /proc to tell."""
-
-    def __init__(self) -> None:
-        self._cores = os.cpu_count() or 1
-
-    def during(self, work: Callable[[], Reply]) -> tuple[Reply, float]:
-        """Have a worker do something and return its reply and what others took meanwhile, 0..1."""
-        before, start = _busy_seconds(), time.perf_counter()
-        reply = work()
-        spent, wall = _busy_seconds() - before - reply.cpu_seconds, time.perf_counter() - start
-        return reply, max(0.0, spent) / (wall * self._cores)
-
-    def wait_until_below(self, share: float, patience: float) -> None:
-        """Sleep until others take less than a share of the cores.
-
-        Raises
-        ------
-        FairbenchError
-            That did not happen in ``patience`` seconds.
-        """
-        end = time.monotonic() + patience
-        while self.during(_nap)[1] > share:
-            if time.monotonic() > end:
-                raise FairbenchError(f"other processes kept the machine busy for {patience:.0f} s; try --quiet 100.")
-
-
-def _nap() -> Reply:
-    time.sleep(3)
-    return Reply(3, 0, None)
-
-
-def _busy_seconds() -> float:
-    """Return the processor seconds the whole machine has spent since it started, those stolen by its host included."""
-    try:
-        fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    except OSError:
-        return 0.0
-    user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(task: Task, rounds: int, quiet: float) -> dict[str, Any]:
@@ -294,28 +147,6 @@ def measure(task: Task, rounds: int, quiet: float) -> dict[str, Any]:
         },
         **environment(),
     }
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A worker's reply, what others took of the cores meanwhile (0..1), and how many replies before it were dropped."""
-
-    reply: Reply
-    others: float
-    repeated: int
-
-
-def quiet_turn(worker: Worker, quiet: float) -> Turn:
-    """Ask a worker, again and again, until other processes left the machine to it."""
-    watch = OtherProcesses()
-    repeated = 0
-    while True:
-        watch.wait_until_below(quiet, patience=3600)
-        reply, others = watch.during(worker.ask)
-        if others <= quiet:
-            return Turn(reply, others, repeated)
-        print(f"  {worker.name}: {reply.seconds:.2f} s, but others took {others:.1%} of the cores; again", flush=True)
-        repeated += 1
 
 
 def conclude(result: dict[str, Any]) -> dict[str, Any]:

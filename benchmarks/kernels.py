@@ -18,8 +18,8 @@ import torch
 from peers import environment, positive
 from tabulate import tabulate
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
+from fairbench.evaluation.speed import count_flops
 from fairbench.files import write_json
 from fairbench.memory import keep_freed_memory
 from fairbench.models.architectures import ARCHITECTURES
@@ -85,9 +85,8 @@ def compare(name: str, kind: str, work: Callable[[nn.Module, Tensor], Work], opt
     modules, x = copies(name)
     runs = {which: work(module, x) for which, module in modules.items()}
     apart = (runs["plain"]() - runs["kernels"]()).abs().max() / runs["plain"]().abs().max()
-    with FlopCounterMode(display=False) as counter:
-        runs["plain"]()
-    flops = counter.get_total_flops() / len(x)
+    counted = count_flops(modules["plain"], x[:1])
+    flops = counted.step if kind == "attack step" else counted.forward
     rounds = [{which: seconds(run, options.repeats) for which, run in runs.items()} for _ in range(options.rounds)]
     ratios = [one["plain"] / one["kernels"] for one in rounds]
     micros = {which: 1e6 * median(one[which] for one in rounds) / len(x) for which in runs}

@@ -1,4 +1,4 @@
-"""The two packages we are measured against, each called as its own documentation says, and what the scripts share.
+"""The three packages we are measured against, each called as its own documentation says, and what the scripts share.
 
 Only their PGD is used. ``benchmarks/README.md`` tells how to install them beside fairbench.
 """
@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fairbench import provenance
@@ -19,7 +20,10 @@ from fairbench.errors import FairbenchError
 INSTALL = {
     "torchattacks": "pip install --no-deps --target build/peers torchattacks==3.5.1, and set PYTHONPATH=build/peers",
     "foolbox": "pip install 'foolbox>=3.3.4'",
+    "art": "pip install adversarial-robustness-toolbox",
 }
+DISTRIBUTIONS = {"art": "adversarial-robustness-toolbox"}
+"""What a peer is called where packages are installed from, if not by the name it is imported by."""
 
 Craft = Callable[[Tensor, Tensor], Tensor]
 """(x, y) -> x_adv."""
@@ -59,7 +63,33 @@ def foolbox_pgd(model: nn.Module, settings: Settings) -> Craft:
     return craft
 
 
-PEERS: dict[str, Callable[[nn.Module, Settings], Craft]] = {"torchattacks": torchattacks_pgd, "foolbox": foolbox_pgd}
+def art_pgd(model: nn.Module, settings: Settings) -> Craft:
+    """Return ART's ``ProjectedGradientDescentPyTorch`` on a model in ``eval()`` mode; it takes and returns arrays."""
+    from art.attacks.evasion import ProjectedGradientDescentPyTorch
+    from art.estimators.classification import PyTorchClassifier
+
+    def craft(x: Tensor, y: Tensor) -> Tensor:
+        nonlocal attack
+        if attack is None or attack.batch_size != len(x):
+            classes = model(x[:1].detach()).shape[1]
+            shape = tuple(x.shape[1:])
+            loss = nn.CrossEntropyLoss()
+            wrapped = PyTorchClassifier(model, loss, shape, classes, clip_values=(0.0, 1.0), device_type=x.device.type)
+            numbers = {"eps": settings.epsilon, "eps_step": settings.step, "max_iter": settings.steps}
+            attack = ProjectedGradientDescentPyTorch(
+                wrapped, norm="inf", num_random_init=1, batch_size=len(x), verbose=False, **numbers
+            )
+        return torch.from_numpy(attack.generate(x.cpu().numpy(), y.cpu().numpy())).to(x.device)
+
+    attack: ProjectedGradientDescentPyTorch | None = None
+    return craft
+
+
+PEERS: dict[str, Callable[[nn.Module, Settings], Craft]] = {
+    "torchattacks": torchattacks_pgd,
+    "foolbox": foolbox_pgd,
+    "art": art_pgd,
+}
 
 
 def require_peers(names: Iterable[str] = PEERS) -> None:
@@ -81,7 +111,7 @@ def environment() -> dict[str, Any]:
     versions = provenance.versions()
     for name in PEERS:
         try:
-            versions[name] = version(name)
+            versions[name] = version(DISTRIBUTIONS.get(name, name))
         except PackageNotFoundError:  # a copy that pip does not know of
             versions[name] = "unknown"
     return {"hardware": provenance.hardware(), "versions": versions}

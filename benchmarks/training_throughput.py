@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from attack_throughput import PEAKS, Round, Turn, Worker, peak_round, quiet_turn
 from peers import exit_with, positive
 from PIL import Image
 from tabulate import tabulate
@@ -38,11 +37,13 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.flop_counter import flop_registry
 from torchvision import transforms
+from turns import Round, Turn, Worker, peak_round, quiet_turn
 
 from fairbench import load_dataset, load_model, provenance
 from fairbench.attacks.pgd import PGDResult
 from fairbench.datasets import Dataset
 from fairbench.errors import DatasetError, FairbenchError
+from fairbench.evaluation.speed import PEAKS
 from fairbench.files import make_folder, write_json
 from fairbench.memory import keep_freed_memory
 from fairbench.models.architectures.resnet import ResNet18
@@ -456,7 +457,7 @@ def training_round(name: str, task: Task) -> Round:
 def any_round(name: str, task: Task) -> Round:
     """Prepare a contender, or the measurement of the peak."""
     torch.set_num_threads(task.threads)
-    return peak_round(min(2, task.batches)) if name == PEAK else training_round(name, task)
+    return peak_round(0.5 if task.images < CHECKED * 2 else 3.0) if name == PEAK else training_round(name, task)
 
 
 def measure(task: Task, methods: list[str], rounds: int, quiet: float) -> dict[str, Any]:

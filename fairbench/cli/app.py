@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import fairbench
+from fairbench.cli.bench import bench
 from fairbench.cli.compare import compare
 from fairbench.cli.curve import curve
 from fairbench.cli.datasets import datasets
@@ -61,5 +62,6 @@ app.command()(submit)
 app.add_typer(leaderboard_app, name="leaderboard")
 app.command()(paper)
 app.command()(table)
+app.command()(bench)
 app.command()(datasets)
 app.command()(doctor)
