@@ -40,6 +40,13 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class Precision(StrEnum):
+    """What attacks compute gradients in."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
 class Score(StrEnum):
     """Which iterate of PGD counts."""
 
@@ -118,6 +125,9 @@ def evaluate(
         int | None, typer.Option(help="Images attacked at once; bounds memory. Default: 128.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    precision: Annotated[
+        Precision, typer.Option(help="What attacks compute gradients in; every verdict is the float32 model's.")
+    ] = Precision.FP32,
     engine: Annotated[str, typer.Option(help="Who computes the batches: local, or ray for a cluster.")] = "local",
     address: Annotated[
         str | None,
@@ -169,7 +179,16 @@ def evaluate(
         check_attributes(group or [], data)
         source = None if transfer_from is None else load_source(transfer_from, data)
         outcomes, cached = run_shown(
-            loaded, data, chosen, batch_size, device, engine=chosen_engine, out=out, fresh=fresh, source=source
+            loaded,
+            data,
+            chosen,
+            batch_size,
+            device,
+            engine=chosen_engine,
+            out=out,
+            fresh=fresh,
+            source=source,
+            precision=precision.value,
         )
         summary = summarize(outcomes)
         if out is not None:
@@ -262,6 +281,7 @@ def run_shown(
     out: Path | None = None,
     fresh: bool = False,
     source: "Model | None" = None,
+    precision: str = "fp32",
 ) -> "tuple[Outcomes, bool]":
     """Evaluate behind a progress bar; also say whether nothing had to be computed."""
     from fairbench.evaluation import runner
@@ -269,7 +289,7 @@ def run_shown(
 
     size = runner.BATCH_SIZE if batch_size is None else batch_size
     if out is not None:
-        asked: dict[str, Any] = {"batch_size": size, "device": device, "transfer_from": source}
+        asked: dict[str, Any] = {"batch_size": size, "device": device, "transfer_from": source, "precision": precision}
         folder.refuse_another_run(out, runner.identify(model, data, protocol, **asked))
     worked: list[float] = []
     with progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
@@ -283,6 +303,7 @@ def run_shown(
             resume=not fresh,
             progress=progress,
             transfer_from=source,
+            precision=precision,
         )
     return outcomes, not worked
 

@@ -34,8 +34,9 @@ from fairbench.models.layout import settle_layout
 from fairbench.models.prepare import frozen, prepare
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.identity import run_identity
-from fairbench.outcomes.schema import FORMAT_VERSION
+from fairbench.outcomes.schema import FORMAT_VERSION, PRECISIONS
 from fairbench.outcomes.table import read_table_and_metadata, write_table
+from fairbench.registry import suggest
 
 BATCH_SIZE = 128
 """Examples in a shard, and so in memory at once."""
@@ -58,6 +59,7 @@ def evaluate(
     resume: bool = True,
     progress: Progress | None = None,
     transfer_from: Model | nn.Module | None = None,
+    precision: str = "fp32",
 ) -> Outcomes:
     """Attack a model and return one row per example.
 
@@ -82,13 +84,23 @@ def evaluate(
         False computes everything again.
     transfer_from
         A model that the attacks are made for, instead of the one that is evaluated.
+    precision
+        What attacks compute gradients in, "fp32" or "bf16"; every verdict is the float32 model's.
 
     Raises
     ------
     FairbenchError
         With what is wrong, where, and what to try. A batch that fails is an error, never "robust".
     """
-    run = _plan(model, dataset, protocol, batch_size=batch_size, device=device, transfer_from=transfer_from)
+    run = plan(
+        model,
+        dataset,
+        protocol,
+        batch_size=batch_size,
+        device=device,
+        transfer_from=transfer_from,
+        precision=precision,
+    )
     folder = Path(runs or cache_folder("runs")) / run.identity
     if resume:
         finished = _finished(folder, len(run.dataset))
@@ -107,12 +119,14 @@ def identify(
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
     transfer_from: Model | nn.Module | None = None,
+    precision: str = "fp32",
 ) -> str:
     """Return the name of the run that :func:`evaluate` would do, without doing it."""
-    return _plan(model, dataset, protocol, batch_size=batch_size, device=device, transfer_from=transfer_from).identity
+    options: dict[str, Any] = {"transfer_from": transfer_from, "precision": precision}
+    return plan(model, dataset, protocol, batch_size=batch_size, device=device, **options).identity
 
 
-def _plan(
+def plan(
     model: Model | nn.Module,
     dataset: Dataset,
     protocol: Protocol,
@@ -120,14 +134,18 @@ def _plan(
     batch_size: int,
     device: str | None,
     transfer_from: Model | nn.Module | None,
+    precision: str,
 ) -> "_Run":
+    if precision not in PRECISIONS:
+        raise ProtocolError(f"unknown precision '{precision}'.{suggest(precision, list(PRECISIONS))}")
     model = as_model(model)
     source = None if transfer_from is None else as_model(transfer_from)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     data = fitted(dataset, model, protocol)
     if source is not None:
         _check_source(source, model, data, protocol)
-    return _Run(model, data, protocol, batch_size, device=_checked_device(device), source=source)
+    device = _checked_device(device)
+    return _Run(model, data, protocol, batch_size, device=device, source=source, precision=precision)
 
 
 def _check_source(source: Model, model: Model, dataset: Dataset, protocol: Protocol) -> None:
@@ -196,11 +214,12 @@ class _Run:
         *,
         device: str,
         source: Model | None,
+        precision: str,
     ) -> None:
         if batch_size < 1:
             raise ProtocolError(f"batch size {batch_size}: it must be 1 or more.")
         self.model, self.dataset, self.protocol = model, dataset, protocol
-        self.batch_size, self.device = batch_size, device
+        self.batch_size, self.device, self.precision = batch_size, device, precision
         self.attacks: list[Attack] = protocol.build_attacks(dataset.num_classes, _space(dataset, protocol))
         self.original = frozen(model.module).to(device)  # the caller's module stays as it is
         self.source = source
@@ -224,7 +243,7 @@ class _Run:
             "attacks": {attack.name: attack.parameters() for attack in self.attacks},
             "behaviour": self.behaviour,
             "batch_size": self.batch_size,
-            "precision": "float32",
+            "precision": PRECISIONS[self.precision],
             "device": self.device.partition(":")[0],
             "versions": provenance.versions(),
         }
@@ -328,7 +347,7 @@ class _Run:
                 f"{names} cannot take {self.dataset.described_shape}: {first_line(error)} "
                 f"Check --arch and --dataset{advice}"
             ) from error
-        prepared = prepare(self.attacked, batch[0])
+        prepared = prepare(self.attacked, batch[0], self.precision)
         settle_layout(self.original, batch[0])  # the verdict's pass, too, is faster channels-last
         self.prepared = prepared.module
         found = [*diagnostics.check_dataset(self.dataset), *warnings]
@@ -355,6 +374,8 @@ class _Run:
         notes = []
         if self.source is not None:
             notes.append(f"transfer: every attack was made for {self.source.name}, which {self.model.name} then met")
+        if self.precision != "fp32":
+            notes.append(f"gradients in {self.precision}: attacks computed so; every verdict is the float32 model's")
         if "autoattack" in self.protocol.attacks and self.dataset.num_classes <= 3:
             notes.append(
                 f"AutoAttack for {self.dataset.num_classes} classes is APGD-CE, FAB and Square: the targeted DLR loss "

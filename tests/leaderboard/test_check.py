@@ -91,7 +91,7 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "other classes": (set_in("manifest", ["cat", "fox", "dog"], "dataset", "classes"), "the classes are not those"),
     "other images": (set_in("manifest", "e" * 64, "dataset", "sha256"), "the images are not the dataset's test split"),
     "no shape": (set_in("manifest", [1, 10**9, 8], "dataset", "shape"), "is no (C, H, W) of at most 1,024"),
-    "half precision": (set_in("manifest", "float16", "precision"), "precision is float16, not float32"),
+    "half precision": (set_in("manifest", "float16", "precision"), "precision is float16, not float32 or bfloat16"),
     "another label": (put("label", 4, 1), "label is not the dataset's: 1 example(s), 4"),
     "a label out of range": (put("label", 4, 9), "label outside 0..2: 1 example(s), 4"),
     "a row from nowhere": (put("index", 4, 60), "index outside 0..59: 1 example(s), 60"),
