@@ -3,8 +3,9 @@
 A bfloat16 has 8 bits of precision, so logits are off by about half a percent of their spread. For the sign of a
 gradient that is little. For a label it matters where two classes are almost even, and attacks live there: one that
 stops at a "success" which float32 does not confirm has given up on an example too early, and Square would keep changes
-that rounding alone made look good. So examples whose two largest logits are nearer to each other than rounding moves them
-get the logits of the float32 copy; the gradient still comes from bfloat16. Verdicts are the original's in any case.
+that rounding alone made look good. So examples whose two largest logits are nearer to each other than rounding moves
+them get the logits of the float32 copy; the gradient still comes from bfloat16. Verdicts are the original's in any
+case.
 """
 
 import torch
