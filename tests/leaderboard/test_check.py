@@ -42,6 +42,13 @@ def test_a_whole_submission_has_no_problem(whole, rules, protocol):
     assert [line.split(":")[0] for line in checked.not_made] == ["weights"]
 
 
+def test_gradients_in_bf16_are_no_fault(tmp_path, rules):
+    written = write(tmp_path / "sub", card(), manifest() | {"precision": "bfloat16"}, table())
+    checked = check_submission(written, rules)
+    assert checked.problems == []
+    assert summarize(checked.outcomes).precision == "bfloat16"
+
+
 def set_in(kind: str, value: Any, *keys: str) -> Change:
     def change(a_card, a_manifest, frame):
         place = a_card if kind == "card" else a_manifest
