@@ -4,6 +4,7 @@ A model that fails costs its own result and no other's.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,11 +61,12 @@ def evaluate_many(
     chosen: Any = ENGINES[engine] if isinstance(engine, str) else engine
     compute_all = getattr(chosen, "queue", None) or partial(one_by_one, chosen)
     jobs = [partial(queue.begin, place) for place in range(len(models))]
-    for place, number, found in compute_all(jobs):
-        if isinstance(found, Exception):
-            queue.fail(place, found)
-        else:
-            queue.add(place, number, found)
+    with closing(compute_all(jobs)) as done:  # whoever interrupts finds the cluster as it was
+        for place, number, found in done:
+            if isinstance(found, Exception):
+                queue.fail(place, found)
+            else:
+                queue.add(place, number, found)
     return queue.results
 
 

@@ -8,8 +8,8 @@ they come, so a driver that is killed goes on where it stopped.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,12 +63,13 @@ class RayEngine:
         """
         if not shards:
             return
-        for _, number, found in self.queue([lambda: (compute, shards)]):
-            if isinstance(found, Exception):
-                raise found
-            yield number, found
+        with closing(self.queue([lambda: (compute, shards)])) as done:
+            for _, number, found in done:
+                if isinstance(found, Exception):
+                    raise found
+                yield number, found
 
-    def queue(self, jobs: Sequence[Job]) -> Iterator[Done]:
+    def queue(self, jobs: Sequence[Job]) -> Generator[Done, None, None]:
         """Compute the shards of many jobs in one queue; a job is begun when its turn comes, and sent out once.
 
         A job that fails leaves the queue, and the others go on. See :data:`~fairbench.evaluation.engines.Job`.
