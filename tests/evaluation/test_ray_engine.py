@@ -157,10 +157,8 @@ def test_a_killed_process_leaves_shards_that_the_next_one_uses(tmp_path):
     script = textwrap.dedent(
         """
         import os, signal, sys
-        from fairbench import Protocol, evaluate, load_dataset, load_model
-        from fairbench.evaluation.many import evaluate_many
-from fairbench.evaluation.ray_engine import RayEngine
-from fairbench.models.base import as_model
+        from fairbench import Protocol, evaluate, load_dataset
+        from fairbench.evaluation.ray_engine import RayEngine
         from test_ray_engine import PROTOCOL, SHARDS, Linear
 
         def engine(compute, shards):
