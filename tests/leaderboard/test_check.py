@@ -13,14 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_submissions import CLASSES, LABELS, card, locked, manifest, table, truth, write
+from made_submissions import CLASSES, LABELS, WEIGHTS, card, locked, manifest, table, truth, write
 
 from fairbench import summarize
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.card import card_of
 from fairbench.leaderboard.check import Rules, Truth, check_submission, require_accepted
-from fairbench.leaderboard.submission import LIMITS
+from fairbench.leaderboard.submission import LIMITS, pack
 from fairbench.outcomes import Outcomes
+from fairbench.outcomes.identity import run_identity
 from fairbench.plain_yaml import dump_yaml
 
 Change = Callable[[dict[str, Any], dict[str, Any], pd.DataFrame], Any]
@@ -43,8 +44,11 @@ def test_a_whole_submission_has_no_problem(whole, rules, protocol):
 
 
 def test_gradients_in_bf16_are_no_fault(tmp_path, rules):
-    written = write(tmp_path / "sub", card(), manifest() | {"precision": "bfloat16"}, table())
-    checked = check_submission(written, rules)
+    half = manifest() | {"precision": "bfloat16"}
+    half["run"] = run_identity(half)
+    made, _ = card_of(card())
+    pack(tmp_path, made, Outcomes(table(), half), WEIGHTS)
+    checked = check_submission(tmp_path, rules)
     assert checked.problems == []
     assert summarize(checked.outcomes).precision == "bfloat16"
 
