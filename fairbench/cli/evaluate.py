@@ -2,9 +2,6 @@
 
 import json
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairbench.cli import options
+from fairbench.cli.evaluate_models import evaluate_models
 from fairbench.cli.options import classes
+from fairbench.cli.progress import progress_bar
 from fairbench.errors import DatasetError, ModelError, ProtocolError
 from fairbench.registry import suggest
 
@@ -20,15 +19,10 @@ if TYPE_CHECKING:
     from fairbench.datasets import Dataset
     from fairbench.evaluation import Protocol
     from fairbench.evaluation.engines import Engine
-    from fairbench.evaluation.runner import Progress
     from fairbench.metrics import Summary
     from fairbench.metrics.groups import GroupErrors
     from fairbench.models import Model
     from fairbench.outcomes import Outcomes
-
-
-_SAY_EVERY = 60.0
-"""Seconds between lines of progress where there is no terminal to draw a bar on."""
 
 
 class Format(StrEnum):
@@ -40,6 +34,13 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class Precision(StrEnum):
+    """What attacks compute gradients in."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
 class Score(StrEnum):
     """Which iterate of PGD counts."""
 
@@ -48,7 +49,11 @@ class Score(StrEnum):
 
 
 def evaluate(
-    model: Annotated[str, typer.Option(help="A model of the zoo, a checkpoint file, or robustbench:ID.")],
+    model: Annotated[str | None, typer.Option(help="A model of the zoo, a checkpoint file, or robustbench:ID.")] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(help="Many models: zoo:DATASET/GLOB, or what --model takes, with wildcards; give it again."),
+    ] = None,
     arch: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +123,9 @@ def evaluate(
         int | None, typer.Option(help="Images attacked at once; bounds memory. Default: 128.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    precision: Annotated[
+        Precision, typer.Option(help="What attacks compute gradients in; every verdict is the float32 model's.")
+    ] = Precision.FP32,
     engine: Annotated[str, typer.Option(help="Who computes the batches: local, or ray for a cluster.")] = "local",
     address: Annotated[
         str | None,
@@ -126,7 +134,10 @@ def evaluate(
     cpus_per_task: Annotated[int | None, typer.Option(help="Cores of a Ray task. Default: 1.")] = None,
     gpus_per_task: Annotated[float | None, typer.Option(help="GPUs of a Ray task, such as 0.25. Default: 0.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for outcomes.parquet, manifest.json, summary.json and classes.png.")
+        Path | None,
+        typer.Option(
+            help="Folder for outcomes.parquet, manifest.json, summary.json and classes.png; of many models one each."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")
@@ -149,7 +160,8 @@ def evaluate(
         "in_range": in_range or None,
     }
     radii = {"epsilon": epsilon, "max_epsilon": max_epsilon, "resolution": resolution, "step": step}
-    chosen = _protocol(options.protocol(protocol, model, dataset), radii, changes)
+    if (model is None) == (not models):
+        raise ModelError("give --model, or --models for many, such as --models 'zoo:cifar10/*'.")
     chosen_engine = _engine(engine, address, cpus_per_task, gpus_per_task)
     loading = {
         "resize": options.size(resize),
@@ -164,12 +176,34 @@ def evaluate(
         raise ProtocolError("--format csv has the classes alone: print groups in another format, or with --json.")
     from fairbench.reports import folder
 
+    if model is None:
+        if group:
+            raise ProtocolError("--group is for one --model; with --models use --out and `fairbench eou`.")
+
+        def load(name: str) -> "tuple[Model, Dataset, Protocol, Model | None]":
+            its = _protocol(options.protocol(protocol, name, dataset), radii, dict(changes))
+            loaded, data = load_both(name, dataset, data_dir, its, dict(loading))
+            return loaded, data, its, None if transfer_from is None else load_source(transfer_from, data)
+
+        computing = {"engine": chosen_engine, "device": device, "resume": not fresh, "precision": precision.value}
+        evaluate_models(models or [], load, {**computing, "batch_size": batch_size}, out, format.value, as_json=as_json)
+        return
+    chosen = _protocol(options.protocol(protocol, model, dataset), radii, changes)
     with folder.claimed(out):
         loaded, data = load_both(model, dataset, data_dir, chosen, loading)
         check_attributes(group or [], data)
         source = None if transfer_from is None else load_source(transfer_from, data)
         outcomes, cached = run_shown(
-            loaded, data, chosen, batch_size, device, engine=chosen_engine, out=out, fresh=fresh, source=source
+            loaded,
+            data,
+            chosen,
+            batch_size,
+            device,
+            engine=chosen_engine,
+            out=out,
+            fresh=fresh,
+            source=source,
+            precision=precision.value,
         )
         summary = summarize(outcomes)
         if out is not None:
@@ -262,6 +296,7 @@ def run_shown(
     out: Path | None = None,
     fresh: bool = False,
     source: "Model | None" = None,
+    precision: str = "fp32",
 ) -> "tuple[Outcomes, bool]":
     """Evaluate behind a progress bar; also say whether nothing had to be computed."""
     from fairbench.evaluation import runner
@@ -269,7 +304,7 @@ def run_shown(
 
     size = runner.BATCH_SIZE if batch_size is None else batch_size
     if out is not None:
-        asked: dict[str, Any] = {"batch_size": size, "device": device, "transfer_from": source}
+        asked: dict[str, Any] = {"batch_size": size, "device": device, "transfer_from": source, "precision": precision}
         folder.refuse_another_run(out, runner.identify(model, data, protocol, **asked))
     worked: list[float] = []
     with progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
@@ -283,45 +318,9 @@ def run_shown(
             resume=not fresh,
             progress=progress,
             transfer_from=source,
+            precision=precision,
         )
     return outcomes, not worked
-
-
-@contextmanager
-def progress_bar(title: str, worked: list[float]) -> "Iterator[Progress]":
-    """Show work done and time left on stderr; ``worked`` stays empty where nothing had to be done."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    quiet = not console.is_interactive  # elsewhere nothing could be drawn, yet a line would be left
-    with Progress(*columns, console=console, transient=True, disable=quiet, speed_estimate_period=300) as bar:
-        task = bar.add_task(title, total=None)
-        said = [time.monotonic()]
-
-        def report(done: float, total: float) -> None:
-            worked[:] = [done]
-            bar.update(task, completed=done, total=total)
-            if quiet and time.monotonic() - said[0] > _SAY_EVERY:
-                said[0] = time.monotonic()
-                print(f"{title}: {done / total:.0%} done", file=sys.stderr, flush=True)
-
-        yield report
 
 
 def _print(summary: "Summary", format: Format, as_json: bool, groups: "list[GroupErrors]") -> None:

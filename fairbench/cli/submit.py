@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import load_both, run_shown
+from fairbench.cli.evaluate import Precision, load_both, run_shown
 from fairbench.errors import OutcomesError
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ def submit(
     resize: Annotated[str | None, typer.Option(help="Image size. Default: what the model demands.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    precision: Annotated[
+        Precision, typer.Option(help="What attacks compute gradients in; the board marks bf16.")
+    ] = Precision.FP32,
 ) -> None:
     """Evaluate a model under the locked protocol and pack a submission for the leaderboard."""
     from fairbench.evaluation import Protocol
@@ -90,7 +93,7 @@ def submit(
         said |= _how_to_load(exported) | {"dataset": data.name}
         data_of_file = _weights(exported, model, weights_url)
         card = _card(said, weights_url, data_of_file[0])
-        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, out=out)
+        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, out=out, precision=precision.value)
         pack(out, card, outcomes, data_of_file[1])
     print(f"{out} is packed: fairbench leaderboard check {out}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import progress_bar
+from fairbench.cli.progress import progress_bar
 from fairbench.errors import ModelError, OutcomesError, ProtocolError
 
 if TYPE_CHECKING:

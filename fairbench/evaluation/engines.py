@@ -21,6 +21,38 @@ class Engine(Protocol):
         ...
 
 
+Job = Callable[[], tuple[Callable[[int], Shard], Sequence[int]]]
+"""Begins an evaluation: returns what computes a shard, and the shards that are missing."""
+
+Done = tuple[int, int, Shard | Exception]
+"""The place of a job among the jobs, and a shard's number and the shard, or what the job failed of."""
+
+
+def one_by_one(engine: Engine, jobs: Sequence[Job]) -> Iterator[Done]:
+    """Compute the shards of many jobs, one job after the other; one that fails is left, and the others go on.
+
+    An engine that has a method ``queue`` of this kind is asked for that instead.
+    """
+    for place, begin in enumerate(jobs):
+        number = -1
+        try:
+            compute, shards = begin()
+            found = iter(engine(compute, shards))
+            del compute
+        except Exception as error:  # of this job alone
+            yield place, number, error
+            continue
+        while True:
+            try:
+                number, shard = next(found)
+            except StopIteration:
+                break
+            except Exception as error:
+                yield place, number, error
+                break
+            yield place, number, shard
+
+
 def local(compute: Callable[[int], Shard], shards: Sequence[int]) -> Iterator[tuple[int, Shard]]:
     """Compute the shards one after the other in this process."""
     for number in shards:

@@ -8,13 +8,13 @@ they come, so a driver that is killed goes on where it stopped.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from fairbench.errors import ProtocolError, first_line
-from fairbench.evaluation.engines import Shard
+from fairbench.evaluation.engines import Done, Job, Shard
 
 _TRIES_AGAIN = 5
 """How often a shard is given to another worker after its own died."""
@@ -63,24 +63,53 @@ class RayEngine:
         """
         if not shards:
             return
+        with closing(self.queue([lambda: (compute, shards)])) as done:
+            for _, number, found in done:
+                if isinstance(found, Exception):
+                    raise found
+                yield number, found
+
+    def queue(self, jobs: Sequence[Job]) -> Generator[Done, None, None]:
+        """Compute the shards of many jobs in one queue; a job is begun when its turn comes, and sent out once.
+
+        A job that fails leaves the queue, and the others go on. See :data:`~fairbench.evaluation.engines.Job`.
+        """
         with _connected(self.address) as ray:
             self._check_resources(ray)
-            yield from self._collect(ray, compute, list(shards))
+            yield from self._collect(ray, jobs)
 
-    def _collect(self, ray: Any, compute: Compute, todo: list[int]) -> Iterator[tuple[int, Shard]]:
+    def _collect(self, ray: Any, jobs: Sequence[Job]) -> Iterator[Done]:
         task = ray.remote(_compute).options(
             num_cpus=self.cpus, num_gpus=self.gpus, max_retries=_TRIES_AGAIN, retry_exceptions=False
         )
-        shared = ray.put(compute)
-        running: dict[Any, int] = {}
+        failed: set[int] = set()
+        todo = _in_turn(ray, jobs, failed)
+        running: dict[Any, tuple[int, int]] = {}
         try:
-            while todo or running:
-                while todo and len(running) < self._slots(ray) * _AHEAD:
-                    number = todo.pop(0)
-                    running[task.remote(shared, number, self.cpus)] = number
-                done, _ = ray.wait(list(running), num_returns=1)
-                for reference in done:
-                    yield running.pop(reference), _result(ray, reference)
+            more = True
+            while more or running:
+                while more and len(running) < self._slots(ray) * _AHEAD:
+                    following = next(todo, None)
+                    if following is None:
+                        more = False
+                    elif isinstance(following[2], Exception):
+                        yield following
+                    else:
+                        place, number, shared = following
+                        running[task.remote(shared, number, self.cpus)] = place, number
+                if not running:
+                    continue
+                for reference in ray.wait(list(running), num_returns=1)[0]:
+                    place, number = running.pop(reference)
+                    if place in failed:
+                        continue
+                    try:
+                        yield place, number, _result(ray, reference)
+                    except Exception as error:
+                        failed.add(place)
+                        for other in [r for r, (theirs, _) in running.items() if theirs == place]:
+                            ray.cancel(other)
+                        yield place, number, error
         finally:  # an error, or a caller that has had enough
             for reference in running:
                 ray.cancel(reference, force=True)
@@ -103,6 +132,23 @@ class RayEngine:
             f"no machine of the Ray cluster has {self.cpus} cores and {self.gpus:g} GPUs, as a task wants; "
             "ask for less, or add a machine."
         )
+
+
+def _in_turn(ray: Any, jobs: Sequence[Job], failed: set[int]) -> Iterator[tuple[int, int, Any]]:
+    """Yield (place of the job, shard, reference to what computes it), or the error that beginning the job raised."""
+    for place, begin in enumerate(jobs):
+        try:
+            compute, shards = begin()
+            shared = ray.put(compute) if shards else None
+        except Exception as error:  # of this job alone
+            failed.add(place)
+            yield place, -1, error
+            continue
+        del compute
+        for number in shards:
+            if place in failed:
+                break
+            yield place, number, shared
 
 
 def _compute(compute: Compute, number: int, threads: int) -> Shard:

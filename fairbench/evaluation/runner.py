@@ -34,8 +34,9 @@ from fairbench.models.layout import settle_layout
 from fairbench.models.prepare import frozen, prepare
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.identity import run_identity
-from fairbench.outcomes.schema import FORMAT_VERSION
+from fairbench.outcomes.schema import FORMAT_VERSION, PRECISIONS
 from fairbench.outcomes.table import read_table_and_metadata, write_table
+from fairbench.registry import suggest
 
 BATCH_SIZE = 128
 """Examples in a shard, and so in memory at once."""
@@ -58,6 +59,7 @@ def evaluate(
     resume: bool = True,
     progress: Progress | None = None,
     transfer_from: Model | nn.Module | None = None,
+    precision: str = "fp32",
 ) -> Outcomes:
     """Attack a model and return one row per example.
 
@@ -82,13 +84,36 @@ def evaluate(
         False computes everything again.
     transfer_from
         A model that the attacks are made for, instead of the one that is evaluated.
+    precision
+        What attacks compute gradients in, "fp32" or "bf16"; every verdict is the float32 model's.
 
     Raises
     ------
     FairbenchError
         With what is wrong, where, and what to try. A batch that fails is an error, never "robust".
     """
-    run = _plan(model, dataset, protocol, batch_size=batch_size, device=device, transfer_from=transfer_from)
+    run = plan(
+        model,
+        dataset,
+        protocol,
+        batch_size=batch_size,
+        device=device,
+        transfer_from=transfer_from,
+        precision=precision,
+    )
+    execution = begin(run, runs=runs, resume=resume, progress=progress)
+    if isinstance(execution, Outcomes):
+        return execution
+    chosen = ENGINES[engine] if isinstance(engine, str) else engine
+    for number, shard in chosen(execution.compute, execution.missing):
+        execution.add(number, shard)
+    return execution.finish()
+
+
+def begin(
+    run: "Run", *, runs: str | Path | None = None, resume: bool = True, progress: Progress | None = None
+) -> "Outcomes | Execution":
+    """Return the table of a run that is finished, or else the run under way; arguments as for :func:`evaluate`."""
     folder = Path(runs or cache_folder("runs")) / run.identity
     if resume:
         finished = _finished(folder, len(run.dataset))
@@ -96,7 +121,7 @@ def evaluate(
             return finished
     else:
         _remove(folder)
-    return run.execute(folder, ENGINES[engine] if isinstance(engine, str) else engine, progress)
+    return Execution(run, folder, progress)
 
 
 def identify(
@@ -107,12 +132,14 @@ def identify(
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
     transfer_from: Model | nn.Module | None = None,
+    precision: str = "fp32",
 ) -> str:
     """Return the name of the run that :func:`evaluate` would do, without doing it."""
-    return _plan(model, dataset, protocol, batch_size=batch_size, device=device, transfer_from=transfer_from).identity
+    options: dict[str, Any] = {"transfer_from": transfer_from, "precision": precision}
+    return plan(model, dataset, protocol, batch_size=batch_size, device=device, **options).identity
 
 
-def _plan(
+def plan(
     model: Model | nn.Module,
     dataset: Dataset,
     protocol: Protocol,
@@ -120,14 +147,19 @@ def _plan(
     batch_size: int,
     device: str | None,
     transfer_from: Model | nn.Module | None,
-) -> "_Run":
+    precision: str,
+) -> "Run":
+    """Return the run that :func:`evaluate` would do: its name, and how to compute it."""
+    if precision not in PRECISIONS:
+        raise ProtocolError(f"unknown precision '{precision}'.{suggest(precision, list(PRECISIONS))}")
     model = as_model(model)
     source = None if transfer_from is None else as_model(transfer_from)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     data = fitted(dataset, model, protocol)
     if source is not None:
         _check_source(source, model, data, protocol)
-    return _Run(model, data, protocol, batch_size, device=_checked_device(device), source=source)
+    device = _checked_device(device)
+    return Run(model, data, protocol, batch_size, device=device, source=source, precision=precision)
 
 
 def _check_source(source: Model, model: Model, dataset: Dataset, protocol: Protocol) -> None:
@@ -184,7 +216,7 @@ def _exact() -> Iterator[None]:
         yield
 
 
-class _Run:
+class Run:
     """One evaluation: what determines it, how a shard is computed, how shards become a table."""
 
     def __init__(
@@ -196,11 +228,12 @@ class _Run:
         *,
         device: str,
         source: Model | None,
+        precision: str,
     ) -> None:
         if batch_size < 1:
             raise ProtocolError(f"batch size {batch_size}: it must be 1 or more.")
         self.model, self.dataset, self.protocol = model, dataset, protocol
-        self.batch_size, self.device = batch_size, device
+        self.batch_size, self.device, self.precision = batch_size, device, precision
         self.attacks: list[Attack] = protocol.build_attacks(dataset.num_classes, _space(dataset, protocol))
         self.original = frozen(model.module).to(device)  # the caller's module stays as it is
         self.source = source
@@ -224,7 +257,7 @@ class _Run:
             "attacks": {attack.name: attack.parameters() for attack in self.attacks},
             "behaviour": self.behaviour,
             "batch_size": self.batch_size,
-            "precision": "float32",
+            "precision": PRECISIONS[self.precision],
             "device": self.device.partition(":")[0],
             "versions": provenance.versions(),
         }
@@ -234,9 +267,9 @@ class _Run:
     def behaviour(self) -> str:
         """Hash of what the model says of the first examples, to four decimals: what no look at its code can miss.
 
-        A model that cannot answer has none; :meth:`_inspect` says why.
+        A model that cannot answer has none; :meth:`inspect` says why.
         """
-        x = self.dataset.batch(self._rows(0)[:_FINGERPRINT])[0].to(self.device)
+        x = self.dataset.batch(self.rows(0)[:_FINGERPRINT])[0].to(self.device)
         try:
             with torch.no_grad():
                 logits = self.original(x)
@@ -249,27 +282,6 @@ class _Run:
         """Name of the run's folder."""
         return run_identity(self.determinants)
 
-    def execute(self, folder: Path, engine: Engine, progress: Progress | None) -> Outcomes:
-        """Compute what is missing, write the table, remove the shards."""
-        shards = make_folder(folder / "shards")
-        keep_freed_memory()
-        warnings = self._inspect()
-        count = -(-len(self.dataset) // self.batch_size)
-        done = {number: shard for number in range(count) if (shard := _read_shard(_shard_path(shards, number)))}
-        work = _Work(self, progress, sum(len(self._rows(number)) for number in done))
-        for number, (columns, seconds) in engine(work.compute, [n for n in range(count) if n not in done]):
-            metadata = {f"seconds_{name}": repr(value) for name, value in seconds.items()}
-            frame = pd.DataFrame(columns)
-            write_table(frame, _shard_path(make_folder(shards), number), metadata)
-            done[number] = frame, metadata
-            work.settle(sum(len(self._rows(number)) for number in done))
-        frame = pd.concat([done[number][0] for number in range(count)], ignore_index=True)
-        outcomes = Outcomes(frame, self._manifest(warnings, [done[number][1] for number in range(count)]))
-        outcomes.manifest["warnings"] += diagnostics.check_results(summarize(outcomes))
-        outcomes.write(folder)
-        shutil.rmtree(shards, ignore_errors=True)
-        return outcomes
-
     @_exact()
     def compute(self, number: int, tick: Tick) -> Shard:
         """Attack one shard and return its columns and seconds."""
@@ -277,7 +289,7 @@ class _Run:
         logits = logits_of(self.original, x, index, self.dataset.num_classes)
         confidence, prediction = logits.softmax(1).max(1)
         columns: dict[str, Any] = {"index": index, "label": y.cpu().numpy().astype(np.int16)}
-        columns.update({name: _column(v[self._rows(number)]) for name, v in self.dataset.attributes.items()})
+        columns.update({name: _column(v[self.rows(number)]) for name, v in self.dataset.attributes.items()})
         columns["clean_pred"] = prediction.cpu().numpy().astype(np.int16)
         columns["clean_confidence"] = confidence.cpu().numpy()
         grouped = bool(self.dataset.attributes)  # EOU wants to know; tables of images alone stay as small as they are
@@ -300,16 +312,17 @@ class _Run:
             columns.update({name: _nullable(values) for name, values in found.items()})
         return columns, seconds
 
-    def _rows(self, number: int) -> np.ndarray:
+    def rows(self, number: int) -> np.ndarray:
+        """Return the rows of the dataset in a shard."""
         start = number * self.batch_size
         return np.arange(start, min(start + self.batch_size, len(self.dataset)))
 
     def _batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
-        x, y, index = self.dataset.batch(self._rows(number))
+        x, y, index = self.dataset.batch(self.rows(number))
         return x.to(self.device), y.to(self.device), index
 
     @_exact()
-    def _inspect(self) -> list[str]:
+    def inspect(self) -> list[str]:
         """Check the model on the first shard, prepare the copy that is attacked, and return warnings."""
         batch = self._batch(0)
         try:
@@ -328,13 +341,14 @@ class _Run:
                 f"{names} cannot take {self.dataset.described_shape}: {first_line(error)} "
                 f"Check --arch and --dataset{advice}"
             ) from error
-        prepared = prepare(self.attacked, batch[0])
+        prepared = prepare(self.attacked, batch[0], self.precision)
         settle_layout(self.original, batch[0])  # the verdict's pass, too, is faster channels-last
         self.prepared = prepared.module
         found = [*diagnostics.check_dataset(self.dataset), *warnings]
         return found + ([prepared.warning] if prepared.warning else [])
 
-    def _manifest(self, warnings: list[str], shard_metadata: list[dict[str, str]]) -> dict[str, Any]:
+    def manifest(self, warnings: list[str], shard_metadata: list[dict[str, str]]) -> dict[str, Any]:
+        """Return what goes beside the table."""
         manifest = self.determinants
         manifest["model"] |= {"architecture": self.model.architecture}
         manifest["dataset"] |= {"n": len(self.dataset), "classes": list(self.dataset.classes)}
@@ -355,6 +369,8 @@ class _Run:
         notes = []
         if self.source is not None:
             notes.append(f"transfer: every attack was made for {self.source.name}, which {self.model.name} then met")
+        if self.precision != "fp32":
+            notes.append(f"gradients in {self.precision}: attacks computed so; every verdict is the float32 model's")
         if "autoattack" in self.protocol.attacks and self.dataset.num_classes <= 3:
             notes.append(
                 f"AutoAttack for {self.dataset.num_classes} classes is APGD-CE, FAB and Square: the targeted DLR loss "
@@ -363,10 +379,56 @@ class _Run:
         return notes
 
 
+class Execution:
+    """A run under way: which shards are missing, how to compute one, and where it goes."""
+
+    def __init__(self, run: Run, folder: Path, progress: Progress | None) -> None:
+        self._run, self._folder = run, folder
+        self._shards = make_folder(folder / "shards")
+        keep_freed_memory()
+        self._warnings = run.inspect()
+        self._count = -(-len(run.dataset) // run.batch_size)
+        kept = ((number, _read_shard(_shard_path(self._shards, number))) for number in range(self._count))
+        self._done = {number: shard for number, shard in kept if shard}
+        self._work = _Work(run, progress, self._examples())
+
+    @property
+    def compute(self) -> Callable[[int], Shard]:
+        """What computes a shard by its number; it can be pickled."""
+        return self._work.compute
+
+    @property
+    def missing(self) -> list[int]:
+        """The numbers of the shards that are not there yet."""
+        return [number for number in range(self._count) if number not in self._done]
+
+    def add(self, number: int, shard: Shard) -> None:
+        """Write a shard, in one step."""
+        columns, seconds = shard
+        metadata = {f"seconds_{name}": repr(value) for name, value in seconds.items()}
+        frame = pd.DataFrame(columns)
+        write_table(frame, _shard_path(make_folder(self._shards), number), metadata)
+        self._done[number] = frame, metadata
+        self._work.settle(self._examples())
+
+    def finish(self) -> Outcomes:
+        """Write the table and remove the shards, all of which are there."""
+        done = [self._done[number] for number in range(self._count)]
+        frame = pd.concat([shard for shard, _ in done], ignore_index=True)
+        outcomes = Outcomes(frame, self._run.manifest(self._warnings, [metadata for _, metadata in done]))
+        outcomes.manifest["warnings"] += diagnostics.check_results(summarize(outcomes))
+        outcomes.write(self._folder)
+        shutil.rmtree(self._shards, ignore_errors=True)
+        return outcomes
+
+    def _examples(self) -> int:
+        return sum(len(self._run.rows(number)) for number in self._done)
+
+
 class _Work:
     """Computes shards and keeps the progress bar's sum."""
 
-    def __init__(self, run: _Run, progress: Progress | None, examples_done: int) -> None:
+    def __init__(self, run: Run, progress: Progress | None, examples_done: int) -> None:
         self._run = run
         self._progress = progress
         self._cost = sum(attack.cost for attack in run.attacks)

@@ -18,7 +18,7 @@ from fairbench.leaderboard.tables import ATTACK_COLUMNS, Columns, read_columns
 from fairbench.metrics import summarize
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.identity import run_identity
-from fairbench.outcomes.schema import BASE
+from fairbench.outcomes.schema import BASE, PRECISIONS
 from fairbench.outcomes.table import MANIFEST, TABLE
 from fairbench.provenance import sha256_file
 
@@ -159,8 +159,9 @@ def _manifest_itself(manifest: dict[str, Any], files: Mapping[str, Path]) -> Ite
         yield f"{MANIFEST}: incomplete ({first_line(error)})"
     if TABLE in files and manifest.get("table_sha256") != sha256_file(files[TABLE]):
         yield f"{TABLE}: not the table that {MANIFEST} was written with (SHA-256 differs): damaged, or changed by hand"
-    if manifest.get("precision") != "float32":
-        yield f"{MANIFEST}: precision is {_short(manifest.get('precision'))}, not float32"
+    if manifest.get("precision") not in [*PRECISIONS.values()]:
+        known = " or ".join(PRECISIONS.values())
+        yield f"{MANIFEST}: precision is {_short(manifest.get('precision'))}, not {known}"
 
 
 def _agreement(card: SubmissionCard, manifest: dict[str, Any]) -> Iterator[str]:

@@ -36,6 +36,8 @@ class Entry:
         Whether it was measured on the 1,000 images of `quick`: never ranked beside whole test splits.
     extra_data
         Training data beyond the dataset's own; "" for none, None where nobody said.
+    precision
+        What attacks computed gradients in, as the manifest says it: "float32" or "bfloat16".
     """
 
     name: str
@@ -48,6 +50,7 @@ class Entry:
     attack: AttackSummary
     extra_data: str | None
     paper: str | None = None
+    precision: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,7 @@ def _kept(outcomes: Outcomes) -> Entry | None:
         sample=sample,
         attack=attack,
         extra_data="" if zoo else None,
+        precision=outcomes.manifest.get("precision", "float32"),
     )
 
 
@@ -212,15 +216,20 @@ def _submitted(card: Any, outcomes: Outcomes, version: int) -> Entry:
         attack=attack,
         extra_data=card.extra_data or "",
         paper=card.paper,
+        precision=outcomes.manifest.get("precision", "float32"),
     )
 
 
 def _one_each(entries: list[Entry]) -> list[Entry]:
-    """Keep one entry a model, threat model and size of sample: that with the stronger attack."""
+    """Keep one entry a model, threat model and size of sample: the stronger attack, of equal ones that in float32."""
+
+    def weakness(entry: Entry) -> tuple[int, bool]:
+        return _ATTACKS.index(entry.attack.attack), entry.precision != "float32"
+
     best: dict[tuple[Any, ...], Entry] = {}
     for entry in entries:
         key = entry.name, entry.source, entry.dataset, entry.epsilon, entry.sample
         held = best.get(key)
-        if held is None or _ATTACKS.index(entry.attack.attack) < _ATTACKS.index(held.attack.attack):
+        if held is None or weakness(entry) < weakness(held):
             best[key] = entry
     return list(best.values())

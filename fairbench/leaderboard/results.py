@@ -42,6 +42,8 @@ def published_folder() -> Path:
 def result_name(manifest: Mapping[str, Any]) -> str:
     """Return ``model.protocol``, what of the protocol was changed, and whom the attack was made for if not the model.
 
+    Also what gradients were computed in, if not in float32.
+
     Examples
     --------
     >>> result_name({"model": {"name": "m"}, "protocol": {"name": "standard", "modified": {"epsilon": 16 / 255}}})
@@ -54,6 +56,8 @@ def result_name(manifest: Mapping[str, Any]) -> str:
     changes = [f"{key}-{_plain(value)}" for key, value in sorted(protocol["modified"].items())]
     if "transfer_from" in manifest:
         changes.append(f"transfer-{manifest['transfer_from']['name']}")
+    if manifest.get("precision", "float32") != "float32":
+        changes.append(f"precision-{manifest['precision']}")
     return ".".join([manifest["model"]["name"], protocol["name"], *changes])
 
 

@@ -86,6 +86,8 @@ class Summary:
     notes: tuple[str, ...]
     transfer_from: str | None = None
     """The model that the attacks were made for, where it is not the one evaluated."""
+    precision: str = "float32"
+    """What attacks computed gradients in."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints and ``summary.json`` keeps."""
@@ -93,6 +95,7 @@ class Summary:
             "model": self.model,
             **({} if self.transfer_from is None else {"transfer_from": self.transfer_from}),
             "dataset": self.dataset,
+            **({} if self.precision == "float32" else {"precision": self.precision}),
             "protocol": self.protocol,
             "modified": self.modified,
             "n": self.n,
@@ -126,6 +129,7 @@ def summarize(outcomes: Outcomes) -> Summary:
         warnings=tuple(manifest.get("warnings", ())),
         notes=tuple(manifest.get("notes", ())),
         transfer_from=manifest.get("transfer_from", {}).get("name"),
+        precision=manifest.get("precision", "float32"),
     )
 
 

@@ -2,7 +2,8 @@
 
 An attack wants gradients of the input only, so weights are frozen; batch norm in ``eval()`` is an affine map, so it is
 folded into the convolution before it; wide convolutions run faster with channels last, and layers of small networks by
-the kernels of kernels.py. Verdicts are always the original's: the harness re-scores every proposal with it.
+the kernels of kernels.py. Gradients may be had in bfloat16 (bfloat16.py). Verdicts are always the original's: the
+harness re-scores every proposal with it.
 """
 
 import copy
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairbench.models.bfloat16 import computes_in_bfloat16, in_bfloat16
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
 from fairbench.models.layout import settle_layout
@@ -28,7 +30,7 @@ class Prepared:
     warning: str | None = None
 
 
-def prepare(module: nn.Module, probe: Tensor) -> Prepared:
+def prepare(module: nn.Module, probe: Tensor, precision: str = "fp32") -> Prepared:
     """Return an attack-ready copy: eval, frozen, batch norm folded, fast kernels, channels-last.
 
     Parameters
@@ -37,6 +39,8 @@ def prepare(module: nn.Module, probe: Tensor) -> Prepared:
         The original, which stays as it is.
     probe
         (B, C, H, W) real inputs on the module's device, on which copy and original are compared.
+    precision
+        "bf16": the copy computes gradients in bfloat16.
 
     Returns
     -------
@@ -44,6 +48,11 @@ def prepare(module: nn.Module, probe: Tensor) -> Prepared:
         On disagreement (or an architecture that cannot be traced) the module is a plain frozen copy.
     """
     plain = frozen(module)
+    prepared = _prepared(plain, probe)
+    return prepared if precision == "fp32" else _half(plain, prepared, probe)
+
+
+def _prepared(plain: nn.Module, probe: Tensor) -> Prepared:
     copied = Folded(plain)
     folded = copied.module
     steps = ("eval", "frozen") + (("batch norm folded",) if copied.pairs else ())
@@ -58,6 +67,22 @@ def prepare(module: nn.Module, probe: Tensor) -> Prepared:
         warning = "the attack-ready copy disagreed with the model on a probe batch; the model itself is attacked."
         return Prepared(plain, ("eval", "frozen"), warning)
     return Prepared(folded, steps)
+
+
+def _half(plain: nn.Module, prepared: Prepared, probe: Tensor) -> Prepared:
+    half, layout = in_bfloat16(plain, prepared.module, probe)
+    if half is None:
+        warning = (
+            "the model cannot be attacked in bf16 (an operation without it, or too coarse): gradients are float32."
+        )
+        return Prepared(prepared.module, prepared.steps, " ".join(filter(None, (prepared.warning, warning))))
+    steps = (*(s for s in prepared.steps if s != "channels-last"), "bfloat16")
+    if layout == torch.channels_last:
+        steps += ("channels-last",)
+    if computes_in_bfloat16(str(probe.device)):
+        return Prepared(half, steps, prepared.warning)
+    warning = f"this {probe.device.type} has no bf16 instructions: bf16 is emulated, and slower than float32."
+    return Prepared(half, steps, " ".join(filter(None, (prepared.warning, warning))))
 
 
 def frozen(module: nn.Module) -> nn.Module:

@@ -29,6 +29,9 @@ from fairbench.errors import OutcomesError
 FORMAT_VERSION = 1
 """Raised when a reader of an older version would misread a file; readers refuse newer files."""
 
+PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
+"""What attacks may compute gradients in: as people say it, and as a manifest does. Verdicts are always in float32."""
+
 BASE = {"index": "int64", "label": "int16", "clean_pred": "int16", "clean_confidence": "float32"}
 _PREDICTION = re.compile(r"^(?P<attack>[a-z][a-z0-9-]*)_pred$")
 

@@ -13,7 +13,7 @@ from filelock import FileLock
 from tabulate import tabulate
 
 from fairbench.files import make_folder, remove_leftovers, replace_folder
-from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, read_entries
+from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Entry, Row, boards, read_entries
 from fairbench.reports.tables import epsilon_text, rate
 
 TABLES = "tables"
@@ -30,6 +30,8 @@ NAMES = {
 _IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
 """What would end a link's address in Markdown."""
 _ATTACK_NAMES = {"autoattack": "AutoAttack", "pgd20": "PGD-20 *"}
+_MARK = " (bf16)"
+_NOTE_BF16 = f" `{_MARK.strip()}`: gradients in bf16; every verdict is the float32 model's."
 _NOTE = (
     "Errors and CRU_s in percent, CAU a fraction, with 95 % intervals; lower is better. The rank is the range of "
     "places that the intervals of {sort} allow. `*`: no AutoAttack was run, and PGD-20 gives a lower bound of the "
@@ -74,7 +76,8 @@ def title(board: Board) -> str:
 
 def as_markdown(board: Board, figure: str | None = None) -> str:
     """Return the board as a page of Markdown."""
-    parts = [f"# {title(board)}", _NOTE.format(sort=NAMES[board.sort])]
+    note = _NOTE.format(sort=NAMES[board.sort]) + (_NOTE_BF16 if _marked(board) else "")
+    parts = [f"# {title(board)}", note]
     header = ["rank", "model", "attack", *NAMES.values(), "extra data", "front"]
     if board.ranked:
         parts.append(_table(header, [[*_cells(row), "yes" if row.on_front else ""] for row in board.ranked]))
@@ -92,14 +95,23 @@ def as_csv(board: Board) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     ends = [f"{c}{end}" for c in COLUMNS for end in ("", "_low", "_high")]
     worst = ["worst_std_class", "worst_bndy_class", "worst_rob_class"]
-    first = ["rank_first", "rank_last", "name", "title", "version", "source", "attack", "epsilon", "n", "sample"]
+    first = ["rank_first", "rank_last", "name", "title", "version", "source", "attack", "precision"]
+    first += ["epsilon", "n", "sample"]
     writer.writerow([*first, *ends, *worst, "extra_data", "pareto_front", "paper"])
     for row in (*board.ranked, *board.sample):
         entry, ranks = row.entry, row.ranks or ("", "")
         numbers = [v for c in COLUMNS for v in (row.value(c), *row.interval(c))]
         writer.writerow(
             [
-                *(*ranks, entry.name, _cell(entry.title), entry.version, entry.source, entry.attack.attack),
+                *(
+                    *ranks,
+                    entry.name,
+                    _cell(entry.title),
+                    entry.version,
+                    entry.source,
+                    entry.attack.attack,
+                    entry.precision,
+                ),
                 *(f"{entry.epsilon:.6g}", entry.attack.n, int(entry.sample)),
                 *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers),
                 *(getattr(entry.attack, c) for c in worst),
@@ -121,8 +133,9 @@ def as_text(board: Board) -> str:
         extra = "not stated" if entry.extra_data is None else entry.extra_data
         rank = "sample" if row.ranks is None else _cells(row)[0]
         rest = [entry.attack.worst_rob_class or "", extra, "yes" if row.on_front else ""]
-        rows.append([rank, name, _ATTACK_NAMES[entry.attack.attack], *figures, *rest])
+        rows.append([rank, name, _attack(entry), *figures, *rest])
     notes = "*: PGD-20 alone, a lower bound; sample: 1,000 images, not ranked; intervals: --markdown or --json"
+    notes += f"; {_MARK.strip()}: gradients in bf16, verdicts in float32" if _marked(board) else ""
     table = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
     return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
 
@@ -139,6 +152,7 @@ def to_dict(board: Board) -> dict[str, object]:
         return {
             **{name: getattr(entry, name) for name in names},
             "attack": entry.attack.attack,
+            "precision": entry.precision,
             "n": entry.attack.n,
             "ranks": row.ranks,
             "pareto_front": row.on_front,
@@ -234,7 +248,16 @@ def _cells(row: Row) -> list[str]:
     if entry.source == "submission":
         name = f"[{name}]({entry.paper.translate(_IN_LINK)})" if entry.paper else name
         name += f" ({entry.name}.{entry.version})"
-    return [ranks, name, _ATTACK_NAMES[entry.attack.attack], *(_figure(row, c) for c in COLUMNS), _plain(extra)]
+    return [ranks, name, _attack(entry), *(_figure(row, c) for c in COLUMNS), _plain(extra)]
+
+
+def _attack(entry: Entry) -> str:
+    """Return the attack's name, marked where its gradients were not computed in float32."""
+    return _ATTACK_NAMES[entry.attack.attack] + ("" if entry.precision == "float32" else _MARK)
+
+
+def _marked(board: Board) -> bool:
+    return any(row.entry.precision != "float32" for row in (*board.ranked, *board.sample))
 
 
 def _figure(row: Row, column: str) -> str:

@@ -11,6 +11,7 @@ from fairbench.metrics.groups import SMALLEST, GroupErrors
 from fairbench.metrics.intervals import Interval
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.metrics.least_steps import LeastSteps
+from fairbench.outcomes.schema import PRECISIONS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -122,10 +123,16 @@ def headline(summary: Summary) -> str:
     protocol = summary.protocol + (f", modified: {changed}" if changed else "")
     sample = " (a quick look: the first 100 or fewer of each class)" if summary.protocol == "quick" else ""
     source = "" if summary.transfer_from is None else f"; transfer: attacks made for {summary.transfer_from}"
+    gradients = "" if summary.precision == "float32" else f"; gradients in {precision_text(summary.precision)}"
     return (
         f"{summary.model} on {summary.dataset}: {summary.n:,} test examples{sample}, protocol {protocol}, "
-        f"seed {summary.seed}{source}"
+        f"seed {summary.seed}{source}{gradients}"
     )
+
+
+def precision_text(precision: str) -> str:
+    """Return what people call a precision that a manifest names: "bf16" for "bfloat16"."""
+    return next((said for said, written in PRECISIONS.items() if written == precision), precision)
 
 
 def attack_line(attack: AttackSummary) -> str:

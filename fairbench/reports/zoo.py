@@ -9,8 +9,10 @@ from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics import AttackSummary, summarize
 from fairbench.reports.figures import class_panels
-from fairbench.reports.tables import rate
+from fairbench.reports.models import average_cell, worst_cell
 
+_WHOLE = ("standard", "sooksatra2022")
+"""Protocols that attack the whole test split by PGD-20: of images, and of features."""
 _AUTOATTACK = ".quick.attacks-pgd20-autoattack"
 _HEADER = (
     "model",
@@ -26,9 +28,10 @@ _HEADER = (
 
 
 def zoo_table(dataset: str, folder: Path | None = None) -> str:
-    """Return a Markdown table of the models with a ``standard`` result on a dataset, least worst-class error first.
+    """Return a Markdown table of the models with a result on a whole test split, least worst-class error first.
 
-    Errors in percent with 95 % intervals: PGD-20 on the whole test split, AutoAttack on the 1,000-image sample.
+    Errors in percent with 95 % intervals: PGD-20 on the whole test split, AutoAttack on the 1,000-image sample; of
+    features, which AutoAttack cannot attack, PGD-20 alone.
 
     Raises
     ------
@@ -39,7 +42,7 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
     rows = []
     for name in names:
         model, _, rest = name.partition(".")
-        if rest != "standard":
+        if rest not in _WHOLE:
             continue
         outcomes = read_result(name, folder)
         if outcomes.manifest["dataset"]["name"] != dataset:
@@ -47,10 +50,12 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         found = summarize(outcomes).attacks["pgd20"]
         sample = model + _AUTOATTACK
         strong = summarize(read_result(sample, folder)).attacks["autoattack"] if sample in names else None
-        rows.append((found.worst_rob, _row(model, found, strong)))
+        shown = len(_HEADER) if rest == "standard" else _HEADER.index("avg rob (AutoAttack)")
+        rows.append((found.worst_rob, _row(model, found, strong)[:shown]))
     if not rows:
         return ""
-    return tabulate([row for _, row in sorted(rows)], _HEADER, tablefmt="github", disable_numparse=True)
+    header = _HEADER[: max(len(row) for _, row in rows)]
+    return tabulate([row for _, row in sorted(rows)], header, tablefmt="github", disable_numparse=True)
 
 
 def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -> None:
@@ -71,16 +76,8 @@ def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -
 
 
 def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list[str]:
-    cells = [_rate(found, "avg_std"), _worst(found, "worst_std"), _rate(found, "avg_bndy")]
-    cells += [_rate(found, "avg_rob"), _worst(found, "worst_rob"), f"{found.cau:.2f}"]
+    cells = [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
+    cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob"), f"{found.cau:.2f}"]
     if strong is None:
         return [f"`{model}`", *cells, "not measured", "not measured"]
-    return [f"`{model}`", *cells, _rate(strong, "avg_rob"), _worst(strong, "worst_rob")]
-
-
-def _rate(found: AttackSummary, name: str) -> str:
-    return rate(getattr(found, name), found.intervals[name])
-
-
-def _worst(found: AttackSummary, name: str) -> str:
-    return f"{_rate(found, name)} {getattr(found, f'{name}_class')}"
+    return [f"`{model}`", *cells, average_cell(strong, "avg_rob"), worst_cell(strong, "worst_rob")]

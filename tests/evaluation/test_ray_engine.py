@@ -6,15 +6,18 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from fairbench import Protocol, evaluate, load_dataset
+from fairbench import Protocol, evaluate, load_dataset, load_model
 from fairbench.errors import ModelError, ProtocolError
+from fairbench.evaluation.many import evaluate_many
 from fairbench.evaluation.ray_engine import RayEngine
+from fairbench.models.base import as_model
 
 ray = pytest.importorskip("ray", reason="engine ray needs the package ray")
 pytestmark = [
@@ -186,3 +189,39 @@ def test_a_killed_process_leaves_shards_that_the_next_one_uses(tmp_path):
 def test_a_task_that_no_machine_can_hold_is_refused(cluster, digits, tmp_path):
     with pytest.raises(ProtocolError, match="no machine of the Ray cluster has 64 cores and 0 GPUs"):
         run(Linear(tmp_path), digits, tmp_path / "ray", RayEngine(cpus=64))
+
+
+def test_many_models_share_a_queue_and_one_that_fails_costs_no_other(cluster, digits, tmp_path):
+    """The bytes are those of each model alone."""
+    bad = NotFinite(tmp_path)
+    bad.unlucky = float(digits.batch(slice(100, 101))[0].sum())
+    other = Linear(tmp_path)
+    other.weight.mul_(2.0)
+    models = {"one": Linear(tmp_path), "bad": bad, "other": other, "again": Linear(tmp_path)}
+
+    def asked(module):
+        return as_model(module), digits, PROTOCOL, None
+
+    loaders = {name: partial(asked, module) for name, module in models.items()}
+    loaders["absent"] = partial(load_model, "no_such_model")
+    seen = []
+    options = {"device": "cpu", "batch_size": len(digits) // SHARDS}
+    found = evaluate_many(loaders, engine="ray", runs=tmp_path / "ray", progress=lambda *at: seen.append(at), **options)
+    assert [one.name for one in found] == [*models, "absent"]
+    assert "NaN or infinite on example 100" in found[1].failed
+    assert "unknown model" in found[4].failed
+    for one in (found[0], found[2], found[3]):
+        table = (one.outcomes.write(tmp_path / one.name) / "outcomes.parquet").read_bytes()
+        assert table == run(models[one.name], digits, tmp_path / f"local {one.name}")
+    assert seen[-1] == (5.0, 5)
+
+
+def test_bf16_is_the_same_bytes_on_a_cluster(cluster, digits, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
+    options = {"device": "cpu", "batch_size": 45, "precision": "bf16"}
+    first, second = (
+        evaluate(model, digits, PROTOCOL, runs=tmp_path / name, engine=name, **options) for name in ("local", "ray")
+    )
+    assert first.frame.equals(second.frame)
+    assert first.manifest["precision"] == "bfloat16"

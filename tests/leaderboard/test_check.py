@@ -13,14 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_submissions import CLASSES, LABELS, card, locked, manifest, table, truth, write
+from made_submissions import CLASSES, LABELS, WEIGHTS, card, locked, manifest, table, truth, write
 
 from fairbench import summarize
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.card import card_of
 from fairbench.leaderboard.check import Rules, Truth, check_submission, require_accepted
-from fairbench.leaderboard.submission import LIMITS
+from fairbench.leaderboard.submission import LIMITS, pack
 from fairbench.outcomes import Outcomes
+from fairbench.outcomes.identity import run_identity
 from fairbench.plain_yaml import dump_yaml
 
 Change = Callable[[dict[str, Any], dict[str, Any], pd.DataFrame], Any]
@@ -40,6 +41,16 @@ def test_a_whole_submission_has_no_problem(whole, rules, protocol):
     assert checked.card.protocol == protocol
     assert len(checked.outcomes) == 60
     assert [line.split(":")[0] for line in checked.not_made] == ["weights"]
+
+
+def test_gradients_in_bf16_are_no_fault(tmp_path, rules):
+    half = manifest() | {"precision": "bfloat16"}
+    half["run"] = run_identity(half)
+    made, _ = card_of(card())
+    pack(tmp_path, made, Outcomes(table(), half), WEIGHTS)
+    checked = check_submission(tmp_path, rules)
+    assert checked.problems == []
+    assert summarize(checked.outcomes).precision == "bfloat16"
 
 
 def set_in(kind: str, value: Any, *keys: str) -> Change:
@@ -91,7 +102,7 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "other classes": (set_in("manifest", ["cat", "fox", "dog"], "dataset", "classes"), "the classes are not those"),
     "other images": (set_in("manifest", "e" * 64, "dataset", "sha256"), "the images are not the dataset's test split"),
     "no shape": (set_in("manifest", [1, 10**9, 8], "dataset", "shape"), "is no (C, H, W) of at most 1,024"),
-    "half precision": (set_in("manifest", "float16", "precision"), "precision is float16, not float32"),
+    "half precision": (set_in("manifest", "float16", "precision"), "precision is float16, not float32 or bfloat16"),
     "another label": (put("label", 4, 1), "label is not the dataset's: 1 example(s), 4"),
     "a label out of range": (put("label", 4, 9), "label outside 0..2: 1 example(s), 4"),
     "a row from nowhere": (put("index", 4, 60), "index outside 0..59: 1 example(s), 60"),

@@ -21,6 +21,17 @@ def test_the_page_is_what_the_results_give():
     )
 
 
+def test_models_of_features_have_a_table_too(cli):
+    ran = cli("models", "results", "--dataset", "adult")
+    assert ran.code == 0, ran.err
+    assert "AutoAttack" not in ran.out
+    for name in ("standard_mlp_adult", "pgd_at_mlp_adult", "static_augmentation_mlp_adult"):
+        found = summarize(read_result(f"{name}.sooksatra2022")).attacks["pgd20"]
+        (row,) = (line for line in ran.out.splitlines() if f"`{name}`" in line)
+        assert f"{found.avg_rob:.2f} [" in row
+    assert len(ran.out.splitlines()) == 2 + 3
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_trained_model_loads_and_its_results_are_of_these_weights(name):
     model = load_model(name)

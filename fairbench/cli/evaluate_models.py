@@ -1,0 +1,97 @@
+"""``fairbench evaluate --models``: many models in one queue, and a table of them all."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fairbench.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from fairbench.evaluation.many import Asked, Evaluated
+    from fairbench.outcomes import Outcomes
+
+Load = Callable[[str], "Asked"]
+
+
+def evaluate_models(
+    patterns: Sequence[str],
+    load: Load,
+    computing: Mapping[str, Any],
+    out: Path | None,
+    format: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Evaluate all that the patterns stand for, print a table, and end with 1 if one failed.
+
+    Parameters
+    ----------
+    load
+        Loads a model by its name, with its data, protocol, and source of attacks.
+    computing
+        Options of :func:`~fairbench.evaluation.many.evaluate_many`.
+    out
+        Folder for a folder a model and the table of all.
+    """
+    from fairbench.evaluation import runner
+    from fairbench.evaluation.many import evaluate_many
+    from fairbench.metrics import summarize
+    from fairbench.models.patterns import matching
+    from fairbench.reports import folder
+    from fairbench.reports import models as report
+
+    named = matching(patterns)
+    size = computing["batch_size"]
+    options = {**computing, "batch_size": runner.BATCH_SIZE if size is None else size}
+    loaders = {short: partial(_load_checked, load, name, short, options, out) for short, name in named.items()}
+    worked: list[float] = []
+    with folder.claimed(out), progress_bar(f"{len(named)} models", worked) as progress:
+        found = evaluate_many(loaders, progress=progress, finished=partial(_keep, out), **options)
+        summaries = {one.name: summarize(one.outcomes) for one in found if one.outcomes is not None}
+        failed = {one.name: one.failed for one in found if one.failed is not None}
+        if out is not None and summaries:
+            report.keep(summaries, failed, out)
+    if as_json:
+        print(json.dumps(report.to_dict(summaries, failed), indent=2, allow_nan=False))
+    elif summaries:
+        print(report.as_text(summaries, format))
+    for one in found:
+        print(_line(one), file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _load_checked(load: Load, name: str, short: str, options: Mapping[str, Any], out: Path | None) -> "Asked":
+    """Load a model, and refuse a folder that holds another run before anything is computed."""
+    from fairbench.evaluation import runner
+    from fairbench.reports import folder
+
+    asked = load(name)
+    if out is not None:
+        model, data, protocol, source = asked
+        said = {key: options[key] for key in ("batch_size", "device", "precision")}
+        run = runner.identify(model, data, protocol, transfer_from=source, **said)
+        folder.refuse_another_run(out / short, run)
+    return asked
+
+
+def _keep(out: Path | None, name: str, outcomes: "Outcomes") -> None:
+    from fairbench.metrics import summarize
+    from fairbench.reports import folder
+
+    if out is not None:
+        with folder.claimed(out / name):
+            folder.keep(outcomes, summarize(outcomes), out / name)
+
+
+def _line(one: "Evaluated") -> str:
+    if one.failed is not None:
+        return f"{one.name}: failed: {one.failed}"
+    warnings = len(one.outcomes.manifest.get("warnings", ())) if one.outcomes is not None else 0
+    how = "computed before; --fresh computes it again" if one.cached else "done"
+    return f"{one.name}: {how}" + (f" ({warnings} warning(s) in its report)" if warnings else "")

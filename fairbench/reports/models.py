@@ -1,0 +1,111 @@
+"""Models side by side: a row for each model and attack, of a dataset the least worst-class robust error first."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from fairbench.files import replacing, write_json
+from fairbench.metrics import AttackSummary, Summary
+from fairbench.reports.tables import epsilon_text, precision_text, rate
+
+ERRORS = ("std", "bndy", "rob")
+FORMATS = {"table": "simple", "markdown": "github", "latex": "latex_booktabs"}
+"""How a table is printed, and tabulate's word for it."""
+STEM = "models"
+_COLUMNS = [f"{kind}_{error}" for error in ERRORS for kind in ("avg", "worst")]
+_Row = tuple[str, Summary, AttackSummary]
+
+
+def average_cell(found: AttackSummary, name: str) -> str:
+    """Return a figure with its interval."""
+    return rate(getattr(found, name), found.intervals[name])
+
+
+def worst_cell(found: AttackSummary, name: str) -> str:
+    """Return a worst-class figure with its interval and the class."""
+    worst = getattr(found, f"{name}_class")
+    return average_cell(found, name) + (f" {worst}" if worst is not None else "")
+
+
+def as_text(summaries: Mapping[str, Summary], form: str) -> str:
+    """Return the table in one of :data:`FORMATS`, or "csv"."""
+    if form == "csv":
+        return as_csv(summaries).rstrip("\n")
+    header = ["model", "dataset", "n", "attack", *(column.replace("_", " ") for column in _COLUMNS)]
+    rows = [_cells(row) for row in _rows(summaries)]
+    return tabulate(rows, header, tablefmt=FORMATS[form], disable_numparse=True)
+
+
+def as_csv(summaries: Mapping[str, Summary]) -> str:
+    """Return plain numbers, and the ends of intervals as columns of their own; empty: not measured."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    ends = [f"{column}{end}" for column in _COLUMNS for end in ("", "_low", "_high")]
+    classes = [f"worst_{error}_class" for error in ERRORS]
+    writer.writerow(["model", "dataset", "protocol", "n", "attack", "epsilon", "precision", *ends, *classes])
+    for name, summary, attack in _rows(summaries):
+        numbers = [value for column in _COLUMNS for value in (getattr(attack, column), *attack.intervals[column])]
+        writer.writerow(
+            [
+                *(name, summary.dataset, summary.protocol, attack.n, attack.attack),
+                "" if attack.epsilon is None else f"{attack.epsilon:.6g}",
+                summary.precision,
+                *(f"{value:.4f}" if math.isfinite(value) else "" for value in numbers),
+                *(getattr(attack, column) or "" for column in classes),
+            ]
+        )
+    return stream.getvalue()
+
+
+def to_dict(summaries: Mapping[str, Summary], failed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the document of each model, and why others have none, by the name each was asked for."""
+    return {"models": {name: found.to_dict() for name, found in summaries.items()}, "failed": dict(failed)}
+
+
+def keep(summaries: Mapping[str, Summary], failed: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write ``models.md``, ``models.csv`` and ``models.json`` in a folder, each whole or not at all.
+
+    Raises
+    ------
+    OutcomesError
+        The folder cannot be written.
+    """
+    texts = {".md": as_text(summaries, "markdown") + "\n", ".csv": as_csv(summaries)}
+    for suffix, text in texts.items():
+        with replacing(folder / f"{STEM}{suffix}") as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    write_json(to_dict(summaries, failed), folder / f"{STEM}.json")
+    return [folder / f"{STEM}{suffix}" for suffix in (*texts, ".json")]
+
+
+def _rows(summaries: Mapping[str, Summary]) -> Sequence[_Row]:
+    rows = [(name, summary, attack) for name, summary in summaries.items() for attack in summary.attacks.values()]
+
+    def place(row: _Row) -> tuple[Any, ...]:
+        name, summary, attack = row
+        worst = attack.worst_rob
+        order = list(summary.attacks).index(attack.attack)
+        return (
+            summary.dataset,
+            attack.epsilon or 0.0,
+            order,
+            math.isnan(worst),
+            0.0 if math.isnan(worst) else worst,
+            name,
+        )
+
+    return sorted(rows, key=place)
+
+
+def _cells(row: _Row) -> list[str]:
+    name, summary, attack = row
+    method = attack.attack if attack.epsilon is None else f"{attack.attack} {epsilon_text(attack.epsilon)}"
+    if summary.precision != "float32":
+        method += f" ({precision_text(summary.precision)})"
+    figures = [f(attack, f"{kind}_{e}") for e in ERRORS for kind, f in (("avg", average_cell), ("worst", worst_cell))]
+    return [name, summary.dataset, f"{attack.n:,}", method, *figures]

@@ -1,0 +1,106 @@
+"""``fairbench evaluate --models``: one queue; a model that fails costs nobody else's result."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from fairbench.errors import ModelError
+from fairbench.models.patterns import matching
+
+OPTIONS = ["--dataset", "digits", "--steps", 2, "--device", "cpu"]
+FILES = {"outcomes.parquet", "manifest.json", "summary.json", "classes.png"}
+
+
+def both(checkpoint, other_checkpoint):
+    return ["evaluate", "--models", checkpoint, "--models", other_checkpoint, *OPTIONS]
+
+
+def test_a_row_and_a_folder_a_model_and_the_same_bytes_as_alone(cli, checkpoint, other_checkpoint, tmp_path):
+    ran = cli(*both(checkpoint, other_checkpoint), "--out", tmp_path / "all", "--format", "csv")
+    assert ran.code == 0, ran.err
+    assert [line.partition(" (")[0] for line in ran.err.splitlines()[-2:]] == ["one: done", "two: done"]
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert sorted(row["model"] for row in rows) == ["one", "two"]
+    assert [float(row["worst_rob"]) for row in rows] == sorted(float(row["worst_rob"]) for row in rows)
+    assert (tmp_path / "all" / "models.csv").read_text() == ran.out
+    document = json.loads((tmp_path / "all" / "models.json").read_text())
+    assert document["failed"] == {}
+    for row in rows:
+        summary = document["models"][row["model"]]["attacks"]["pgd2"]
+        assert float(row["avg_rob"]) == pytest.approx(summary["avg_rob"], abs=1e-4)
+        assert float(row["worst_bndy_high"]) == pytest.approx(summary["intervals"]["worst_bndy"][1], abs=1e-4)
+    assert "| one" in (tmp_path / "all" / "models.md").read_text()
+    assert {path.name for path in (tmp_path / "all" / "one").iterdir()} == FILES
+    alone = cli("evaluate", "--model", checkpoint, *OPTIONS, "--fresh", "--out", tmp_path / "alone")
+    assert alone.code == 0, alone.err
+    one, two = (tmp_path / name / "outcomes.parquet" for name in ("all/one", "alone"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_asking_again_computes_nothing(cli, checkpoint, other_checkpoint):
+    assert cli(*both(checkpoint, other_checkpoint)).code == 0
+    again = cli(*both(checkpoint, other_checkpoint), "--json")
+    assert again.code == 0
+    assert again.err.count("computed before") == 2
+    assert list(json.loads(again.out)["models"]) == ["one", "two"]
+
+
+def test_a_model_that_fails_is_named_with_its_reason_and_the_others_are_there(cli, checkpoint, nets, tmp_path):
+    broken = tmp_path / "broken.pt"
+    broken.write_bytes(b"no weights")
+    ran = cli("evaluate", "--models", broken, "--models", checkpoint, *OPTIONS, "--json", "--out", tmp_path / "out")
+    assert ran.code == 1
+    document = json.loads(ran.out)
+    assert list(document["models"]) == ["one"]
+    assert list(document["failed"]) == ["broken"]
+    assert "broken: failed: " in ran.err
+    assert "Traceback" not in ran.err
+    assert not (tmp_path / "out" / "broken").exists()
+    assert (tmp_path / "out" / "one" / "manifest.json").is_file()
+
+
+def test_a_folder_of_another_run_is_refused_for_that_model_alone(cli, checkpoint, other_checkpoint, tmp_path):
+    assert cli("evaluate", "--model", checkpoint, *OPTIONS, "--seed", 7, "--out", tmp_path / "all" / "one").code == 0
+    ran = cli(*both(checkpoint, other_checkpoint), "--out", tmp_path / "all")
+    assert ran.code == 1
+    assert "one: failed: " in ran.err
+    assert "holds another run" in ran.err
+    assert (tmp_path / "all" / "two" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give --model, or --models"),
+        (["--model", "a", "--models", "b"], "give --model, or --models"),
+        (["--models", "zoo:cifra10/*"], "Did you mean 'cifar10'"),
+        (["--models", "zoo:cifar10/bat*"], "there are natural_resnet18"),
+        (["--models", "nowhere/*.pt"], "nothing there has such a name"),
+        (["--models", "zoo:*", "--group", "sex"], "--group is for one --model"),
+        (["--model", "natural_resnet18", "--precision", "fp16"], "'fp16' is not one of"),
+    ],
+)
+def test_what_makes_no_sense_is_one_clear_line(cli, options, message):
+    ran = cli("evaluate", *options)
+    assert ran.code == 2
+    assert message in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_patterns_stand_for_models_each_once_and_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "last.pt").touch()
+    found = matching(["zoo:adult/*at*", "b/last.pt", "*/last.pt", "zoo:pgd_at_mlp*"])
+    assert found == {
+        "pgd_at_mlp_adult": "pgd_at_mlp_adult",
+        "static_augmentation_mlp_adult": "static_augmentation_mlp_adult",
+        "last": "b/last.pt",
+        "last-2": str(Path("a") / "last.pt"),
+    }
+    with pytest.raises(ModelError, match="adult, cifar10, fashion_mnist"):
+        matching(["zoo:svhn/*"])
