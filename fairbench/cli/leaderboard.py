@@ -38,6 +38,7 @@ def check(
             "accepted": checked.accepted,
             "problems": checked.problems,
             "not_checked": checked.not_made,
+            "notes": checked.notes,
         }
         print(json.dumps(document, indent=2))
     else:
@@ -55,9 +56,16 @@ def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> N
     from fairbench.leaderboard.check import check_submission
 
     place = user_path(board)
-    added = add_submission(
-        user_path(submission), place, lambda folder: check_submission(folder, rules(data_dir, taken(place)))
-    )
+    notes: list[str] = []
+
+    def check_copy(folder: Path) -> "Checked":
+        checked = check_submission(folder, rules(data_dir, taken(place)))
+        notes.extend(checked.notes)
+        return checked
+
+    added = add_submission(user_path(submission), place, check_copy)
+    for note in notes:
+        print(f"note: {note}")
     print(f"{added} is on the board: fairbench leaderboard build" + ("" if board == BOARD else f" --board {board}"))
 
 
@@ -116,6 +124,8 @@ def _say(submission: Path, checked: "Checked") -> None:
         print(f"problem: {problem}")
     for check in checked.not_made:
         print(f"not checked: {check}")
+    for note in checked.notes:
+        print(f"note: {note}")
     if checked.problems:
         print(f"{submission} is refused: {len(checked.problems)} problem(s)")
     else:

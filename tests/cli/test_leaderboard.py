@@ -168,3 +168,22 @@ def test_an_own_architecture_is_run_only_when_it_is_named(cli: Cli, nets: Path, 
     assert "a card runs no code; look at that code, then say --arch cli_nets:Net" in ran.err
     ran = cli("leaderboard", "verify", folder, "--arch", "cli_nets:Net", "--examples", 20, "--seed", 1)
     assert ran.code == 0, ran.err
+
+
+def test_what_submit_says_next_has_the_data_folder_in_it(cli: Cli, checkpoint: Path, tmp_path: Path) -> None:
+    data = tmp_path / "my data"
+    data.mkdir()
+    folder = tmp_path / "s"
+    ran = cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--data-dir", data, "--out", folder)
+    assert ran.out == f"{folder} is packed: fairbench leaderboard check {folder} --data-dir '{data}'\n"
+
+
+def test_weights_of_the_zoo_under_another_name_are_known() -> None:
+    from fairbench.cli.rules import rules
+    from fairbench.leaderboard.results import read_result
+    from fairbench.models.cards import load_card
+
+    known = rules(None, None).known_weights
+    name = "bat_lenet5_fashion_mnist"
+    assert known[load_card(name).weights.sha256] == name
+    assert known[read_result(f"{name}.standard").manifest["model"]["sha256"]] == name
