@@ -73,6 +73,7 @@ def build(board: Path, pages: Path | None = None) -> list[Path]:
 @contextmanager
 def _replacing(target: Path, board: Path) -> Iterator[Path]:
     """Give an empty folder that takes the place of ``target`` once it is filled; call it under the board's lock."""
+    target = Path(os.path.abspath(target))  # "." has no name
     prefix = f".building-{target.name}-{sha256_plain(os.fsencode(board.resolve()))[:8]}-"
     remove_leftovers(target.parent, prefix)  # of this board's builds alone, which the lock keeps apart
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:

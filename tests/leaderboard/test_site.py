@@ -253,6 +253,17 @@ def test_a_models_name_cannot_leave_the_folder(tmp_path):
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["site"]
 
 
+@pytest.mark.parametrize("odd", [7, "x", ["a"], {"a": {"b": [1]}}, None, float("inf")])
+def test_a_manifest_of_odd_things_does_not_stop_the_build(tmp_path, odd):
+    """What no check holds to a form: somebody else wrote it."""
+    made = entry(3)
+    keys = ("hardware", "seconds", "versions", "notes", "warnings", "run", "attacks", "model")
+    evidence = replace(made.evidence, manifest={**made.evidence.manifest, **dict.fromkeys(keys, odd)})
+    row = Row(replace(made, evidence=evidence), (1, 1), True)
+    site.write_pages([Board("d", 8 / 255, "worst_rob", (row,), ())], {}, {"d_linf_8-255": ""}, tmp_path)
+    assert (tmp_path / "models" / "m.html").is_file()
+
+
 def test_a_point_far_off_is_named_and_not_drawn():
     def row(average: float, worst: float, on_front: bool = False) -> Row:
         held = entry(2, name=f"m{average}")

@@ -81,12 +81,17 @@ def visit(browser: Any, site: Path) -> Iterator[Any]:
         if not request.url.startswith(("file:", "data:", "blob:")):
             wrong.append(f"asked the network for {request.url}")
 
+    def failed(request: Any) -> None:
+        if not request.url.endswith(".parquet"):  # a download ends the request for a page
+            wrong.append(f"failed: {request.url}")
+
     def opened(name: str, **options: Any) -> Any:
         context = browser.new_context(offline=True, **options)
         contexts.append(context)
         page = context.new_page()
         page.on("request", asked)
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+        page.set_default_timeout(180_000)  # of a machine that is busy with other work
+        page.on("requestfailed", failed)
         page.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
@@ -152,7 +157,7 @@ def test_filters_narrow_all_entries(visit: Any) -> None:
     page.get_by_role("button", name="Clear").click()
     page.wait_for_function(f"document.querySelectorAll('#entries tbody tr').length === {everything}")
     page.locator(".filters").get_by_label("examples").select_option("sample of 1,000")
-    assert rows.count() == 11
+    assert rows.count() == 12
     page.get_by_role("button", name="Clear").click()
     page.locator(".filters").get_by_label("search").fill("refrl_re")
     assert {name.split("_")[1] for name in column(page, "#entries", "model")} == {"remargin", "reweight"}

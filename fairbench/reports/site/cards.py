@@ -1,6 +1,7 @@
 """What a model's page says of how it was made: from a submission's card, or from the card of the zoo."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import yaml
@@ -15,6 +16,7 @@ Facts = list[tuple[str, str]]
 """Names and values, in the order to show them in."""
 
 
+@cache
 def zoo_card(name: str) -> dict[str, Any] | None:
     """Return a model's card in the zoo as plain data; None where the zoo has none.
 

@@ -14,7 +14,7 @@ from fairbench.leaderboard.ranking import COLUMNS, Board, Entry, Evidence, Row
 from fairbench.leaderboard.searches import SEARCH
 from fairbench.metrics.curves import Curves, success_curves
 from fairbench.outcomes import Outcomes
-from fairbench.provenance import sha256_plain
+from fairbench.provenance import sha256_file, sha256_plain
 from fairbench.reports.board_text import (
     ATTACK_NAMES,
     extra_data_text,
@@ -244,23 +244,23 @@ class Section(Place):
     @property
     def provenance(self) -> cards.Facts:
         """Where the numbers come from."""
-        manifest = self.evidence.manifest
-        model, dataset, protocol = (manifest.get(key) or {} for key in ("model", "dataset", "protocol"))
+        held = _part(self.evidence.manifest)
+        model, dataset, protocol = (_part(held.get(key)) for key in ("model", "dataset", "protocol"))
         facts = [
             ("protocol", protocol.get("name")),
-            ("changed in it", ", ".join(f"{k} {_plain(v)}" for k, v in (protocol.get("modified") or {}).items())),
+            ("changed in it", _pairs(protocol.get("modified"))),
             ("seed", protocol.get("seed")),
-            *((f"attack {name}", _parameters(held)) for name, held in (manifest.get("attacks") or {}).items()),
-            ("run", manifest.get("run")),
-            ("outcome table, SHA-256", sha256_plain(self.evidence.table.read_bytes())),
+            *((f"attack {name}", _pairs(parameters)) for name, parameters in _part(held.get("attacks")).items()),
+            ("run", held.get("run")),
+            ("outcome table, SHA-256", sha256_file(self.evidence.table)),
             ("weights as loaded, SHA-256", model.get("sha256")),
             ("code of the model, SHA-256", model.get("code_sha256")),
             ("test data, SHA-256", dataset.get("sha256")),
-            ("versions", ", ".join(f"{k} {v}" for k, v in (manifest.get("versions") or {}).items())),
-            ("hardware", ", ".join(f"{v}" for k, v in (manifest.get("hardware") or {}).items() if k != "threads")),
-            ("time", ", ".join(f"{k} {v:,.0f} s" for k, v in (manifest.get("seconds") or {}).items())),
-            ("notes", "; ".join(map(str, manifest.get("notes") or []))),
-            ("warnings", "; ".join(map(str, manifest.get("warnings") or []))),
+            ("versions", _pairs(held.get("versions"))),
+            ("hardware", ", ".join(str(v) for k, v in _part(held.get("hardware")).items() if k != "threads")),
+            ("seconds", _pairs(held.get("seconds"))),
+            ("notes", _plain(held.get("notes") or "")),
+            ("warnings", _plain(held.get("warnings") or "")),
         ]
         return [(name, str(value)) for name, value in facts if value not in (None, "")]
 
@@ -278,16 +278,19 @@ def _cell(count: int, n: int) -> dict[str, Any]:
     return {"text": text, "step": round(share / 100 * charts.STEPS), "title": f"{count:,} of {n:,}"}
 
 
-def _parameters(held: Any) -> str:
-    if not isinstance(held, Mapping):
-        return str(held)
-    return ", ".join(f"{key} {_plain(value)}" for key, value in held.items())
+def _part(value: Any) -> Mapping[str, Any]:
+    """Return a part of a manifest, which may be anything where somebody else wrote it."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _pairs(held: Any) -> str:
+    return ", ".join(f"{key} {_plain(value)}" for key, value in _part(held).items())
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, float):
         return epsilon_text(value)
-    return " + ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @dataclass(frozen=True)
