@@ -109,10 +109,10 @@ def _environment() -> jinja2.Environment:
 
 
 def _breakable(text: str) -> str:
-    """Let a long name break after its underscores, and nowhere else."""
+    """Let a long name break after an underscore or a plus sign."""
     from markupsafe import Markup, escape
 
-    return Markup("_<wbr>").join(escape(part) for part in re.split("_", text))
+    return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[_+])", text))
 
 
 def _write(environment: jinja2.Environment, template: str, said: Mapping[str, Any], folder: Path, name: str) -> None:
