@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fairbench.cli import options
+
 
 def compare(
     a: Annotated[str, typer.Argument(help="A model with kept results, a run's folder, or an outcomes.parquet.")],
@@ -30,7 +32,7 @@ def compare(
     else:
         print(comparison.as_table(found, names, "github" if markdown else "simple"))
     if out is not None:
-        comparison.keep(found, names, user_path(out))
+        options.say_written(comparison.keep(found, names, user_path(out)))
 
 
 def _name(text: str) -> str:

@@ -64,6 +64,7 @@ def curve(
     if out is not None:
         curves.write_csv(found, out / "curves.csv")
         curves.draw(found, means, out / "curves.png", pixels=pixels)
+        options.say_written([out / "curves.csv", out / "curves.png"])
 
 
 def _resolution(radii: tuple[float, ...], text: str) -> float:

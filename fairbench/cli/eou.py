@@ -68,3 +68,4 @@ def eou(
     if out is not None:
         report.write_csv(found, out / "eou.csv")
         report.draw(found, out / "eou.png")
+        options.say_written([out / "eou.csv", out / "eou.png"])

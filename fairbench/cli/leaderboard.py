@@ -1,5 +1,6 @@
 """``fairbench leaderboard``: check, verify and add submissions; build and show the board."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ leaderboard_app = typer.Typer(
 Folder = Annotated[Path, typer.Argument(help="Folder of a submission, as `fairbench submit` packs it.")]
 Board = Annotated[Path, typer.Option(help="Folder of the board.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA, then a cache.")]
+Site = Annotated[Path | None, typer.Option(help="Folder of the pages. Default: site in the board's folder.")]
 BOARD = Path("leaderboard")
 
 leaderboard_app.command()(verify)
@@ -38,6 +40,7 @@ def check(
             "accepted": checked.accepted,
             "problems": checked.problems,
             "not_checked": checked.not_made,
+            "notes": checked.notes,
         }
         print(json.dumps(document, indent=2))
     else:
@@ -55,20 +58,49 @@ def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> N
     from fairbench.leaderboard.check import check_submission
 
     place = user_path(board)
-    added = add_submission(
-        user_path(submission), place, lambda folder: check_submission(folder, rules(data_dir, taken(place)))
-    )
+    notes: list[str] = []
+
+    def check_copy(folder: Path) -> "Checked":
+        checked = check_submission(folder, rules(data_dir, taken(place)))
+        notes.extend(checked.notes)
+        return checked
+
+    added = add_submission(user_path(submission), place, check_copy)
+    for note in notes:
+        print(f"note: {note}")
     print(f"{added} is on the board: fairbench leaderboard build" + ("" if board == BOARD else f" --board {board}"))
 
 
 @leaderboard_app.command()
-def build(board: Board = BOARD) -> None:
-    """Write the tables and figures of the board from its outcome tables."""
+def build(board: Board = BOARD, site: Site = None) -> None:
+    """Write the tables, figures and pages of the board from its outcome tables."""
     from fairbench.files import user_path
     from fairbench.reports.board import build as write
 
-    for path in write(user_path(board)):
+    for path in write(user_path(board), None if site is None else user_path(site)):
         print(path)
+
+
+@leaderboard_app.command()
+def serve(
+    board: Board = BOARD,
+    site: Site = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any that is free.")] = 8000,
+) -> None:
+    """Show the pages of the board in a browser on this machine; they are built first where there are none."""
+    from fairbench.files import user_path
+    from fairbench.reports.board import build as write
+    from fairbench.reports.site import INDEX, SITE
+    from fairbench.reports.site.serving import server
+
+    folder = user_path(board) / SITE if site is None else user_path(site)
+    with server(folder, port) as serving:
+        if not (folder / INDEX).is_file():
+            print(f"no pages in {folder} yet; building them", flush=True)
+            write(user_path(board), folder)
+        print(f"http://localhost:{serving.server_port}/ shows {folder}; Ctrl-C ends it", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            serving.serve_forever()
 
 
 @leaderboard_app.command()
@@ -116,6 +148,8 @@ def _say(submission: Path, checked: "Checked") -> None:
         print(f"problem: {problem}")
     for check in checked.not_made:
         print(f"not checked: {check}")
+    for note in checked.notes:
+        print(f"note: {note}")
     if checked.problems:
         print(f"{submission} is refused: {len(checked.problems)} problem(s)")
     else:

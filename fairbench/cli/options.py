@@ -1,7 +1,9 @@
 """Option values as people type them."""
 
 import itertools
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from fairbench.errors import DatasetError, ModelError, ProtocolError
 
@@ -107,3 +109,9 @@ def same_classes(classes: Iterable[tuple[str, ...]]) -> None:
     """
     if len(set(classes)) > 1:
         raise ProtocolError("the models were evaluated on other classes; give one --dataset for all.")
+
+
+def say_written(paths: Iterable[Path]) -> None:
+    """Name the files that were written, a line each, on stderr: what a command prints may be read by a program."""
+    for path in paths:
+        print(f"written: {path}", file=sys.stderr)

@@ -25,13 +25,24 @@ def rules(data_dir: str | None, taken: Mapping[str, int] | None) -> "Rules":
             known[name] = _truth(name, data_dir)
         return known[name]
 
-    return Rules(_attacks, truth_of, taken)
+    return Rules(_attacks, truth_of, taken, _known_weights())
 
 
 def _attacks(protocol: str, num_classes: int) -> dict[str, dict[str, Any]]:
     from fairbench.evaluation import Protocol
 
     return {attack.name: attack.parameters() for attack in Protocol.named(protocol).build_attacks(num_classes)}
+
+
+def _known_weights() -> dict[str, str]:
+    """Return the hashes of the zoo's weight files, and those that kept results give of what was loaded, with names."""
+    from fairbench.leaderboard.results import read_manifests
+    from fairbench.models.cards import card_names, load_card
+
+    known = {}
+    for manifest in read_manifests():
+        known[str(manifest["model"]["sha256"])] = str(manifest["model"]["name"])
+    return known | {load_card(name).weights.sha256: name for name in card_names()}
 
 
 def _truth(name: str, data_dir: str | None) -> "Truth | None":

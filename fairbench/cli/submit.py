@@ -1,6 +1,7 @@
 """``fairbench submit``: evaluate a checkpoint under the locked protocol and pack what the leaderboard takes."""
 
 import re
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -95,7 +96,8 @@ def submit(
         card = _card(said, weights_url, data_of_file[0])
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, out=out, precision=precision.value)
         pack(out, card, outcomes, data_of_file[1])
-    print(f"{out} is packed: fairbench leaderboard check {out}")
+    given = "" if data_dir is None else f" --data-dir {shlex.quote(data_dir)}"
+    print(f"{out} is packed: fairbench leaderboard check {out}{given}")
 
 
 def _trained_against(text: str | None) -> dict[str, Any] | None:

@@ -51,5 +51,6 @@ def tendency(
     options.same_classes(tuple(of_model.classes["class"]) for of_model in found.values())
     print(report.as_text(found, "github" if markdown else "simple", headlines))
     if out is not None:
-        report.write_csv(found, out)
+        written = report.write_csv(found, out)
         report.draw(found, out / "tendency.png")
+        options.say_written([*written, out / "tendency.png"])

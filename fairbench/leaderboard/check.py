@@ -64,19 +64,27 @@ class Rules:
         Dataset name to its :class:`Truth`; None for a dataset that has no board.
     taken
         Names on the board, and the latest version of each; None where the name is not to be checked.
+    known_weights
+        SHA-256 of weights that the project has measured itself, of the file or of what is loaded from it, to the
+        model's name.
     """
 
     attacks: Callable[[str, int], Mapping[str, Mapping[str, Any]]]
     truth: Callable[[str], Truth | None]
     taken: Mapping[str, int] | None = field(default_factory=dict)
+    known_weights: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Checked:
-    """The outcome of a check; ``card`` and ``outcomes`` are there where they could be read."""
+    """The outcome of a check; ``card`` and ``outcomes`` are there where they could be read.
+
+    ``notes`` say what a person should know and what is no fault.
+    """
 
     problems: list[str] = field(default_factory=list)
     not_made: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     card: SubmissionCard | None = None
     outcomes: Outcomes | None = None
     labels_compared: bool = False
@@ -106,6 +114,7 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
         table, faults = read_columns(files[TABLE])
         problems += faults
     problems += _weights(checked, files)
+    checked.notes += _known_weights(checked.card, manifest, rules.known_weights)
     if checked.card is not None and rules.taken is not None:
         problems += _name(checked.card, rules.taken)
     if manifest is not None:
@@ -203,6 +212,14 @@ def _weights(checked: Checked, files: Mapping[str, Path]) -> Iterator[str]:
         yield f"{held.name}: its SHA-256 is not the one in {CARD}"
     else:
         checked.not_made.append("weights: not loaded, and no row was attacked again; `leaderboard verify` does both")
+
+
+def _known_weights(card: SubmissionCard | None, manifest: Any, known: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line where the weights are somebody else's: a copy under a new name is still that model."""
+    hashes = (None if card is None else card.weights.sha256, _get(manifest, "model", "sha256"))
+    names = {known[value]: None for value in hashes if isinstance(value, str) and value in known}
+    for name in names:
+        yield f"weights: they are those of {name}, which fairbench has measured already"
 
 
 def _truth(dataset: Any, rules: Rules, problems: list[str]) -> Truth | None:

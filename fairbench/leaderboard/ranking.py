@@ -1,18 +1,22 @@
 """Entries of the board and their order: per dataset and threat model, every figure recomputed from an outcome table."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fairbench.errors import OutcomesError
 from fairbench.files import data_folder
 from fairbench.leaderboard.board import read_submission, versions
+from fairbench.leaderboard.card import SubmissionCard
 from fairbench.leaderboard.results import read_result, result_names, results_folder
 from fairbench.metrics import AttackSummary, summarize
 from fairbench.metrics.intervals import Interval
 from fairbench.outcomes import Outcomes
+from fairbench.outcomes.table import TABLE
 from fairbench.registry import suggest
 
 COLUMNS = ("avg_std", "worst_std", "avg_bndy", "worst_bndy", "avg_rob", "worst_rob", "cau", "cru_s")
@@ -20,6 +24,28 @@ COLUMNS = ("avg_std", "worst_std", "avg_bndy", "worst_bndy", "avg_rob", "worst_r
 SORT = "worst_rob"
 _ATTACKS = ("autoattack", "pgd20")
 """The attack a row is judged by: the first that was measured."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an entry is made of.
+
+    Parameters
+    ----------
+    table
+        The outcome table's file.
+    manifest
+        Of the evaluation.
+    confusion
+        (K, K) int64 counts: row the true class, column the prediction under the attack.
+    card
+        Of a submission.
+    """
+
+    table: Path
+    manifest: Mapping[str, Any]
+    confusion: np.ndarray
+    card: SubmissionCard | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +77,7 @@ class Entry:
     extra_data: str | None
     paper: str | None = None
     precision: str = "float32"
+    evidence: Evidence | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -91,12 +118,20 @@ def read_entries(board: Path) -> list[Entry]:
     OutcomesError
         One is damaged.
     """
-    folder = board / "results" if (board / "results").is_dir() else results_folder()
-    entries = [e for name in result_names(folder) if (e := _kept(read_result(name, folder))) is not None]
+    folder = kept_folder(board)
+    entries = []
+    for name in result_names(folder):
+        entry = _kept(read_result(name, folder), folder / f"{name}.parquet")
+        entries += [] if entry is None else [entry]
     for kept in versions(board).values():
         version = max(kept)
-        entries.append(_submitted(*read_submission(kept[version]), version))
+        entries.append(_submitted(*read_submission(kept[version]), version, kept[version] / TABLE))
     return _one_each(entries)
+
+
+def kept_folder(board: Path) -> Path:
+    """Return the folder of the kept results of a board: its own, or the one that came with the package."""
+    return board / "results" if (board / "results").is_dir() else results_folder()
 
 
 def boards(entries: Iterable[Entry], sort: str = SORT) -> list[Board]:
@@ -178,13 +213,23 @@ def _judged(outcomes: Outcomes) -> AttackSummary | None:
     return summarize(Outcomes(outcomes.frame[kept], outcomes.manifest)).attacks[attack]
 
 
-def _kept(outcomes: Outcomes) -> Entry | None:
-    """Return the entry of a kept result; None for one that no board ranks: other steps, restarts, seeds or attacks."""
+def _confusion(outcomes: Outcomes, attack: str) -> np.ndarray:
+    frame, k = outcomes.frame, len(outcomes.classes)
+    frame = frame[frame[f"{attack}_pred"].notna()]
+    cells = frame["label"].to_numpy(dtype=np.int64) * k + frame[f"{attack}_pred"].to_numpy(dtype=np.int64)
+    return np.bincount(cells, minlength=k * k).reshape(k, k)
+
+
+def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
+    """Return the entry of a kept result; None for one that no board ranks.
+
+    Those are results with other steps, restarts, seeds or attacks, or with an attack that was made for another model.
+    """
     protocol, name = outcomes.manifest["protocol"], str(outcomes.manifest["model"]["name"])
     sample = protocol["name"] == "quick"
     changed = set(protocol["modified"]) - {"epsilon"} - ({"attacks"} if sample else set())
     attack = _judged(outcomes)
-    if changed or attack is None or attack.epsilon is None:
+    if changed or attack is None or attack.epsilon is None or "transfer_from" in outcomes.manifest:
         return None
     zoo = (data_folder("model_zoo") / "cards" / f"{name}.yaml").is_file()
     return Entry(
@@ -198,10 +243,11 @@ def _kept(outcomes: Outcomes) -> Entry | None:
         attack=attack,
         extra_data="" if zoo else None,
         precision=outcomes.manifest.get("precision", "float32"),
+        evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack)),
     )
 
 
-def _submitted(card: Any, outcomes: Outcomes, version: int) -> Entry:
+def _submitted(card: SubmissionCard, outcomes: Outcomes, version: int, table: Path) -> Entry:
     attack = _judged(outcomes)
     if attack is None or attack.epsilon is None:
         raise OutcomesError(f"the submission {card.name}.{version} has no attack of the protocol; remove it by hand.")
@@ -217,6 +263,7 @@ def _submitted(card: Any, outcomes: Outcomes, version: int) -> Entry:
         extra_data=card.extra_data or "",
         paper=card.paper,
         precision=outcomes.manifest.get("precision", "float32"),
+        evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack), card),
     )
 
 

@@ -119,6 +119,18 @@ def read_result(name: str, folder: Path | None = None) -> Outcomes:
     return Outcomes(read_table(table), document["manifest"])
 
 
+def read_manifests(folder: Path | None = None) -> list[dict[str, Any]]:
+    """Return the manifests of all kept results, by name; their tables are not opened.
+
+    Raises
+    ------
+    OutcomesError
+        A file is damaged.
+    """
+    folder = folder or results_folder()
+    return [dict(_document(folder / f"{name}.json")["manifest"]) for name in result_names(folder)]
+
+
 def _document(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -1,11 +1,13 @@
-"""The board as Markdown, CSV and a figure. The same entries give the same bytes."""
+"""The board as Markdown, CSV, a figure and pages. The same entries give the same bytes."""
 
 import csv
 import io
 import math
+import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +15,27 @@ from filelock import FileLock
 from tabulate import tabulate
 
 from fairbench.files import make_folder, remove_leftovers, replace_folder
-from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Entry, Row, boards, read_entries
-from fairbench.reports.tables import epsilon_text, rate
+from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, kept_folder, read_entries
+from fairbench.leaderboard.searches import read_searches
+from fairbench.provenance import sha256_plain
+from fairbench.reports import site
+from fairbench.reports.board_text import (
+    BF16,
+    NAMES,
+    attack_text,
+    extra_data_text,
+    figure_text,
+    file_stem,
+    in_bf16,
+    rank_text,
+    title,
+    worst_class,
+)
 
 TABLES = "tables"
-NAMES = {
-    "avg_std": "avg std",
-    "worst_std": "worst std",
-    "avg_bndy": "avg bndy",
-    "worst_bndy": "worst bndy",
-    "avg_rob": "avg rob",
-    "worst_rob": "worst rob",
-    "cau": "CAU",
-    "cru_s": "CRU_s",
-}
 _IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
 """What would end a link's address in Markdown."""
-_ATTACK_NAMES = {"autoattack": "AutoAttack", "pgd20": "PGD-20 *"}
-_MARK = " (bf16)"
-_NOTE_BF16 = f" `{_MARK.strip()}`: gradients in bf16; every verdict is the float32 model's."
+_NOTE_BF16 = f" `{BF16}`: gradients in bf16; every verdict is the float32 model's."
 _NOTE = (
     "Errors and CRU_s in percent, CAU a fraction, with 95 % intervals; lower is better. The rank is the range of "
     "places that the intervals of {sort} allow. `*`: no AutoAttack was run, and PGD-20 gives a lower bound of the "
@@ -39,44 +43,61 @@ _NOTE = (
 )
 
 
-def build(board: Path) -> list[Path]:
-    """Write the tables and figures of every board into the board's folder, all or none, and return the files.
+def build(board: Path, pages: Path | None = None) -> list[Path]:
+    """Write the tables, figures and pages of every board and return the tables' files and the first page.
+
+    The tables are replaced all or none, and so are the pages; a build that is killed leaves the old ones whole.
+
+    Parameters
+    ----------
+    pages
+        Folder of the pages; default: ``site`` in the board's folder.
 
     Raises
     ------
     OutcomesError
-        An entry is damaged, or the folder cannot be written; the old tables stay.
+        An entry is damaged, a folder cannot be written, or that for the pages holds something else; what was there
+        stays.
     """
     make_folder(board)
+    pages = board / site.SITE if pages is None else pages
+    site.refuse_foreign(pages)
+    make_folder(pages.parent)
     with FileLock(board / ".build.lock"):
-        remove_leftovers(board, ".building-")
         found = boards(read_entries(board), SORT)
-        with tempfile.TemporaryDirectory(dir=board, prefix=".building-", ignore_cleanup_errors=True) as temporary:
-            new = Path(temporary) / TABLES
-            new.mkdir()
-            for one in found:
-                stem = file_stem(one)
-                (new / f"{stem}.md").write_text(as_markdown(one, figure=f"{stem}.png"), encoding="utf-8")
-                (new / f"{stem}.csv").write_text(as_csv(one), encoding="utf-8")
-                draw_front(one, new / f"{stem}.png")
-            (new / "README.md").write_text(_index(found), encoding="utf-8")
-            replace_folder(new, board / TABLES)
-    return sorted((board / TABLES).iterdir())
+        with _replacing(board / TABLES, board) as new:
+            _write_tables(found, new)
+        with _replacing(pages, board) as new:
+            tables = {file_stem(one): as_csv(one) for one in found}
+            site.write_pages(found, read_searches(kept_folder(board)), tables, new)
+    return [*sorted((board / TABLES).iterdir()), pages / site.INDEX]
 
 
-def file_stem(board: Board) -> str:
-    """Return the name of a board's files: ``cifar10_linf_8-255``."""
-    return f"{board.dataset}_linf_{epsilon_text(board.epsilon).replace('/', '-')}"
+@contextmanager
+def _replacing(target: Path, board: Path) -> Iterator[Path]:
+    """Give an empty folder that takes the place of ``target`` once it is filled; call it under the board's lock."""
+    target = Path(os.path.abspath(target))  # "." has no name
+    prefix = f".building-{target.name}-{sha256_plain(os.fsencode(board.resolve()))[:8]}-"
+    remove_leftovers(target.parent, prefix)  # of this board's builds alone, which the lock keeps apart
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
+        new = Path(temporary) / target.name
+        new.mkdir()
+        yield new
+        replace_folder(new, target)
 
 
-def title(board: Board) -> str:
-    """Return the board's name for people."""
-    return f"{board.dataset}, L-inf {epsilon_text(board.epsilon)}"
+def _write_tables(found: Sequence[Board], folder: Path) -> None:
+    for one in found:
+        stem = file_stem(one)
+        (folder / f"{stem}.md").write_text(as_markdown(one, figure=f"{stem}.png"), encoding="utf-8")
+        (folder / f"{stem}.csv").write_text(as_csv(one), encoding="utf-8")
+        draw_front(one, folder / f"{stem}.png")
+    (folder / "README.md").write_text(_index(found), encoding="utf-8")
 
 
 def as_markdown(board: Board, figure: str | None = None) -> str:
     """Return the board as a page of Markdown."""
-    note = _NOTE.format(sort=NAMES[board.sort]) + (_NOTE_BF16 if _marked(board) else "")
+    note = _NOTE.format(sort=NAMES[board.sort]) + (_NOTE_BF16 if in_bf16(board) else "")
     parts = [f"# {title(board)}", note]
     header = ["rank", "model", "attack", *NAMES.values(), "extra data", "front"]
     if board.ranked:
@@ -115,7 +136,7 @@ def as_csv(board: Board) -> str:
                 *(f"{entry.epsilon:.6g}", entry.attack.n, int(entry.sample)),
                 *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers),
                 *(getattr(entry.attack, c) for c in worst),
-                *(_cell("not stated" if entry.extra_data is None else entry.extra_data), int(row.on_front)),
+                *(_cell(extra_data_text(entry)), int(row.on_front)),
                 entry.paper or "",
             ]
         )
@@ -130,12 +151,11 @@ def as_text(board: Board) -> str:
         entry = row.entry
         figures = [_figure(row, c).partition(" ")[0] for c in COLUMNS]
         name = entry.name if entry.source != "submission" else f"{entry.name}.{entry.version}"
-        extra = "not stated" if entry.extra_data is None else entry.extra_data
-        rank = "sample" if row.ranks is None else _cells(row)[0]
-        rest = [entry.attack.worst_rob_class or "", extra, "yes" if row.on_front else ""]
-        rows.append([rank, name, _attack(entry), *figures, *rest])
+        rank = rank_text(row) or "sample"
+        rest = [entry.attack.worst_rob_class or "", extra_data_text(entry), "yes" if row.on_front else ""]
+        rows.append([rank, name, attack_text(entry), *figures, *rest])
     notes = "*: PGD-20 alone, a lower bound; sample: 1,000 images, not ranked; intervals: --markdown or --json"
-    notes += f"; {_MARK.strip()}: gradients in bf16, verdicts in float32" if _marked(board) else ""
+    notes += f"; {BF16}: gradients in bf16, verdicts in float32" if in_bf16(board) else ""
     table = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
     return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
 
@@ -242,30 +262,16 @@ def _table(header: Sequence[str], rows: list[list[str]]) -> str:
 
 def _cells(row: Row) -> list[str]:
     entry = row.entry
-    ranks = "" if row.ranks is None else "-".join(map(str, dict.fromkeys(row.ranks)))
-    extra = "not stated" if entry.extra_data is None else entry.extra_data
     name = _plain(entry.title) if entry.source == "submission" else f"`{entry.name}`"
     if entry.source == "submission":
         name = f"[{name}]({entry.paper.translate(_IN_LINK)})" if entry.paper else name
         name += f" ({entry.name}.{entry.version})"
-    return [ranks, name, _attack(entry), *(_figure(row, c) for c in COLUMNS), _plain(extra)]
-
-
-def _attack(entry: Entry) -> str:
-    """Return the attack's name, marked where its gradients were not computed in float32."""
-    return _ATTACK_NAMES[entry.attack.attack] + ("" if entry.precision == "float32" else _MARK)
-
-
-def _marked(board: Board) -> bool:
-    return any(row.entry.precision != "float32" for row in (*board.ranked, *board.sample))
+    figures = [_figure(row, c) for c in COLUMNS]
+    return [rank_text(row), name, attack_text(entry), *figures, _plain(extra_data_text(entry))]
 
 
 def _figure(row: Row, column: str) -> str:
-    if column == "cau":
-        low, high = row.interval(column)
-        return f"{row.value(column):.3f} [{low:.3f}, {high:.3f}]" if math.isfinite(row.value(column)) else "n/a"
-    text = rate(row.value(column), row.interval(column))
-    worst = getattr(row.entry.attack, f"{column}_class", None)
+    text, worst = figure_text(row, column), worst_class(row, column)
     return text if worst is None else f"{text} {_plain(str(worst))}"
 
 

@@ -97,19 +97,22 @@ def _row_shares(found: Tendency) -> np.ndarray:
     return shares
 
 
-def write_csv(found: Mapping[str, Tendency], folder: Path) -> None:
-    """Write ``tendency.csv`` (a row per model and class), ``confusion.csv`` and ``overall.csv`` into a folder.
+def write_csv(found: Mapping[str, Tendency], folder: Path) -> list[Path]:
+    """Write ``tendency.csv`` (a row per model and class), ``confusion.csv`` and ``overall.csv``; return their paths.
 
     Raises
     ------
     OutcomesError
         A file cannot be written.
     """
+    written = []
     for name, rows in (("tendency", _class_rows), ("confusion", _confusion_rows), ("overall", _overall_rows)):
         frame = pd.concat([rows(of_model).assign(model=model) for model, of_model in found.items()])
         columns = ["model", *(c for c in frame.columns if c != "model")]
         with replacing(folder / f"{name}.csv") as temporary:
             frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+        written.append(folder / f"{name}.csv")
+    return written
 
 
 def _class_rows(found: Tendency) -> pd.DataFrame:

@@ -35,6 +35,7 @@ def test_results_folders_and_tables_are_the_same_thing(cli: Cli, tmp_path: Any) 
 def test_out_keeps_the_numbers_the_page_and_the_figure(cli: Cli, tmp_path: Any) -> None:
     ran = cli("compare", A, B, "--markdown", "--out", tmp_path / "out")
     assert (tmp_path / "out" / "comparison.md").read_text() == ran.out
+    assert ran.err == "".join(f"written: {tmp_path / 'out' / 'comparison'}.{kind}\n" for kind in ("json", "md", "png"))
     assert json.loads((tmp_path / "out" / "comparison.json").read_text())["n"] == 10_000
     assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
 

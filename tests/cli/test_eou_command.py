@@ -32,6 +32,7 @@ def test_the_table_and_the_files(cli, model, small_adult, tmp_path):
     assert ran.code == 0, ran.err
     assert "mean confidence of >50K" in ran.out
     assert "left out, fewer than 20 examples: Other of <=50K" in ran.err
+    assert f"written: {out / 'eou.csv'}\nwritten: {out / 'eou.png'}\n" in ran.err
     assert (out / "eou.png").stat().st_size > 5_000
     header, *rows = (out / "eou.csv").read_text().splitlines()
     assert header == "model,attack,attribute,measure,label,group,n,value,low,high"

@@ -1,10 +1,15 @@
 """The walk of docs/leaderboard.md on small models: submit, check, verify, add, build; and tampering."""
 
 import json
+import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -168,3 +173,52 @@ def test_an_own_architecture_is_run_only_when_it_is_named(cli: Cli, nets: Path, 
     assert "a card runs no code; look at that code, then say --arch cli_nets:Net" in ran.err
     ran = cli("leaderboard", "verify", folder, "--arch", "cli_nets:Net", "--examples", 20, "--seed", 1)
     assert ran.code == 0, ran.err
+
+
+def test_what_submit_says_next_has_the_data_folder_in_it(cli: Cli, checkpoint: Path, tmp_path: Path) -> None:
+    data = tmp_path / "my data"
+    data.mkdir()
+    folder = tmp_path / "s"
+    ran = cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--data-dir", data, "--out", folder)
+    assert ran.out == f"{folder} is packed: fairbench leaderboard check {folder} --data-dir '{data}'\n"
+
+
+def test_weights_of_the_zoo_under_another_name_are_known() -> None:
+    from fairbench.cli.rules import rules
+    from fairbench.leaderboard.results import read_result
+    from fairbench.models.cards import load_card
+
+    known = rules(None, None).known_weights
+    name = "bat_lenet5_fashion_mnist"
+    assert known[load_card(name).weights.sha256] == name
+    assert known[read_result(f"{name}.standard").manifest["model"]["sha256"]] == name
+
+
+SERVE = """
+import sys
+from fairbench.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_serve_builds_shows_the_pages_to_this_machine_and_refuses_a_port_in_use(tmp_path: Path) -> None:
+    (tmp_path / "board" / "results").mkdir(parents=True)
+    command = [sys.executable, "-c", SERVE, "leaderboard", "serve", "--board", str(tmp_path / "board"), "--port"]
+    serving = subprocess.Popen([*command, "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert serving.stdout is not None
+        assert "no pages in" in serving.stdout.readline()
+        address = re.findall(r"http://localhost:(\d+)/", serving.stdout.readline())
+        port = address[0]
+        with urlopen(f"http://127.0.0.1:{port}/") as answer:
+            assert b"fairbench leaderboard" in answer.read()
+        again = subprocess.run([*command, port], capture_output=True, text=True, check=False)
+        assert (again.returncode, again.stdout) == (2, "")
+        assert again.stderr == f"fairbench: port {port} is in use; choose another with --port, or 0 for any.\n"
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(timeout=60) == 0
+    finally:
+        serving.kill()
+        serving.wait()
+        assert serving.stdout is not None
+        serving.stdout.close()

@@ -22,6 +22,8 @@ def test_two_models_side_by_side(checkpoint: Path, other_checkpoint: Path, cli: 
     assert "a quick look" in ran.out.splitlines()[0]
     for text in ("robust accuracy (pgd10)", "withstand 50", "total variation 0.", "one: predicted under pgd10"):
         assert text in ran.out
+    written = {line.removeprefix("written: ") for line in ran.err.splitlines() if line.startswith("written: ")}
+    assert written == {str(path) for path in (tmp_path / "out").iterdir()}
     classes = pd.read_csv(tmp_path / "out" / "tendency.csv")
     assert classes.groupby("model").size().to_dict() == {"one": 10, "two": 10}
     assert classes.groupby("model")["target"].sum().tolist() == pytest.approx([100, 100])

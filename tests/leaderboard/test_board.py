@@ -120,23 +120,38 @@ def board(tmp_path):
     return tmp_path / "board"
 
 
+def built(board: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """Tables and pages."""
+    return content(board / "tables"), content(board / "site")
+
+
 def test_a_build_is_the_same_bytes_for_the_same_inputs(board):
     names = [path.name for path in build(board)]
-    assert names == ["README.md", "toy_linf_8-255.csv", "toy_linf_8-255.md", "toy_linf_8-255.png"]
-    first = content(board / "tables")
+    assert names == ["README.md", "toy_linf_8-255.csv", "toy_linf_8-255.md", "toy_linf_8-255.png", "index.html"]
+    first = built(board)
     time.sleep(0.01)
     build(board)
-    assert content(board / "tables") == first
+    assert built(board) == first
     assert [p.name for p in board.iterdir() if p.name.startswith(".")] == [".build.lock"]
 
 
 def test_a_build_that_fails_leaves_the_old_tables(board):
     build(board)
-    before = content(board / "tables")
+    before = built(board)
     (board / "submissions" / "m0" / "1" / "outcomes.parquet").write_bytes(b"")
     with pytest.raises(OutcomesError):
         build(board)
-    assert content(board / "tables") == before
+    assert built(board) == before
+
+
+def test_pages_that_fail_leave_the_old_pages(board, monkeypatch):
+    build(board)
+    before = content(board / "site")
+    monkeypatch.setattr("fairbench.reports.site.pages.model_pages", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        build(board)
+    assert content(board / "site") == before
+    assert [p.name for p in board.iterdir() if p.name.startswith(".")] == [".build.lock"]
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -167,13 +182,13 @@ while True:  # two entries and three, in turn
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is a moment without tables")
-def test_kill_9_during_a_build_leaves_tables_that_are_whole(board):
+def test_kill_9_during_a_build_leaves_tables_and_pages_that_are_whole(board):
     build(board)
-    three = content(board / "tables")
+    three = built(board)
     there, away = board / "submissions" / "m2", board / "submissions" / ".m2"
     there.rename(away)
     build(board)
-    two = content(board / "tables")
+    two = built(board)
     away.rename(there)
     assert two != three
     for delay in (0.0, 0.21, 0.47, 0.83):
@@ -184,9 +199,10 @@ def test_kill_9_during_a_build_leaves_tables_that_are_whole(board):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        assert content(board / "tables") in (two, three)
+        for found, wholes in zip(built(board), zip(two, three, strict=True), strict=True):
+            assert found in wholes
         if away.exists():
             away.rename(there)
     build(board)
-    assert content(board / "tables") == three
+    assert built(board) == three
     assert not list(board.glob(".building-*")), "what the killed ones left is gone"

@@ -23,6 +23,7 @@ from fairbench.leaderboard.submission import LIMITS, pack
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.identity import run_identity
 from fairbench.plain_yaml import dump_yaml
+from fairbench.provenance import sha256_plain
 
 Change = Callable[[dict[str, Any], dict[str, Any], pd.DataFrame], Any]
 
@@ -391,3 +392,11 @@ def test_no_table_makes_the_checker_fail(tmp_path_factory, changes, short):
     checked = check_submission(folder, Rules(locked, truth))
     assert all(isinstance(p, str) and "\n" not in p for p in checked.problems)
     assert not checked.accepted  # the hash in the manifest is another table's
+
+
+@pytest.mark.parametrize("sha256", [sha256_plain(WEIGHTS), "a" * 64])
+def test_weights_that_are_known_are_named_and_no_fault(whole, rules, sha256):
+    """By the hash of the file, and by that of what was loaded from it."""
+    checked = check_submission(whole(), replace(rules, known_weights={sha256: "bat", "0" * 64: "another"}))
+    assert checked.accepted
+    assert checked.notes == ["weights: they are those of bat, which fairbench has measured already"]

@@ -1,0 +1,63 @@
+"""Names and texts that the board's tables and its pages have in common."""
+
+import math
+
+from fairbench.leaderboard.ranking import Board, Entry, Row
+from fairbench.reports.tables import epsilon_text, rate
+
+NAMES = {
+    "avg_std": "avg std",
+    "worst_std": "worst std",
+    "avg_bndy": "avg bndy",
+    "worst_bndy": "worst bndy",
+    "avg_rob": "avg rob",
+    "worst_rob": "worst rob",
+    "cau": "CAU",
+    "cru_s": "CRU_s",
+}
+ATTACK_NAMES = {"autoattack": "AutoAttack", "pgd20": "PGD-20 *"}
+BF16 = "(bf16)"
+"""The mark of a result whose gradients were computed in bf16."""
+
+
+def file_stem(board: Board) -> str:
+    """Return the name of a board's files: ``cifar10_linf_8-255``."""
+    return f"{board.dataset}_linf_{epsilon_text(board.epsilon).replace('/', '-')}"
+
+
+def title(board: Board) -> str:
+    """Return the board's name for people."""
+    return f"{board.dataset}, L-inf {epsilon_text(board.epsilon)}"
+
+
+def rank_text(row: Row) -> str:
+    """Return "3", "3-5", or nothing for what is not ranked."""
+    return "" if row.ranks is None else "-".join(map(str, dict.fromkeys(row.ranks)))
+
+
+def attack_text(entry: Entry) -> str:
+    """Return the attack's name, marked where its gradients were not computed in float32."""
+    return ATTACK_NAMES[entry.attack.attack] + ("" if entry.precision == "float32" else f" {BF16}")
+
+
+def in_bf16(board: Board) -> bool:
+    """Return whether any row is so marked."""
+    return any(row.entry.precision != "float32" for row in (*board.ranked, *board.sample))
+
+
+def extra_data_text(entry: Entry) -> str:
+    """Return the extra training data, nothing where there was none."""
+    return "not stated" if entry.extra_data is None else entry.extra_data
+
+
+def figure_text(row: Row, column: str) -> str:
+    """Return a figure with its interval: "12.34 [11.8, 13.0]", or "n/a"."""
+    value, interval = row.value(column), row.interval(column)
+    if column != "cau" or not all(map(math.isfinite, (value, *interval))):
+        return rate(value, interval)
+    return f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def worst_class(row: Row, column: str) -> str | None:
+    """Return the class that a worst-class figure is of."""
+    return getattr(row.entry.attack, f"{column}_class", None)
