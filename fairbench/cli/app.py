@@ -11,6 +11,7 @@ from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.eou import eou
 from fairbench.cli.evaluate import evaluate
+from fairbench.cli.figure import figure
 from fairbench.cli.leaderboard import leaderboard_app
 from fairbench.cli.luf import luf
 from fairbench.cli.methods import methods_app
@@ -61,5 +62,6 @@ app.command()(submit)
 app.add_typer(leaderboard_app, name="leaderboard")
 app.command()(paper)
 app.command()(table)
+app.command()(figure)
 app.command()(datasets)
 app.command()(doctor)
