@@ -12,6 +12,7 @@ from fairbench.cli.datasets import datasets
 from fairbench.cli.doctor import doctor
 from fairbench.cli.eou import eou
 from fairbench.cli.evaluate import evaluate
+from fairbench.cli.figure import figure
 from fairbench.cli.leaderboard import leaderboard_app
 from fairbench.cli.luf import luf
 from fairbench.cli.methods import methods_app
@@ -62,6 +63,7 @@ app.command()(submit)
 app.add_typer(leaderboard_app, name="leaderboard")
 app.command()(paper)
 app.command()(table)
+app.command()(figure)
 app.command()(bench)
 app.command()(datasets)
 app.command()(doctor)

@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,17 +11,20 @@ from fairbench.errors import FairbenchError
 from fairbench.registry import Registry
 
 if TYPE_CHECKING:
-    from fairbench.reports.published import PublishedTable
-    from fairbench.reports.sooksatra2022_luf import LufTable
-    from fairbench.reports.sooksatra2022_tables import ReadingsTable
+    from fairbench.reports.paper_table import PaperTable
 
 TABLES = Registry(
     "table",
     FairbenchError,
-    {f"sun2023-{number}": f"fairbench.reports.sun2023:TABLE_{number}" for number in (1, 2, 3)}
+    {f"sun2023-{number}": f"fairbench.reports.sun2023:TABLE_{number}" for number in (1, 2, 3, 4)}
     | {f"sooksatra2022-{number}": f"fairbench.reports.sooksatra2022_tables:TABLE_{number}" for number in (1, 2, 4, 5)}
-    | {"sooksatra2022-3": "fairbench.reports.sooksatra2022_luf:TABLE_3"},
+    | {
+        "sooksatra2022-3": "fairbench.reports.sooksatra2022_luf:TABLE_3",
+        "refrl2022": "fairbench.reports.refrl2022_table:TABLE",
+    },
 )
+RANKED = ("sun2023-1", "sun2023-3")
+FOLDER = Path("leaderboard/papers")
 
 
 class Format(StrEnum):
@@ -29,48 +33,87 @@ class Format(StrEnum):
     TEXT = "text"
     MARKDOWN = "markdown"
     LATEX = "latex"
+    CSV = "csv"
+    HTML = "html"
     JSON = "json"
 
 
 def table(
-    name: Annotated[str | None, typer.Argument(help="Key of a table. Default: list them.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Key of a table; with --write or --check a folder, by default leaderboard/papers."),
+    ] = None,
     format: Annotated[Format, typer.Option(help="How the table is printed.")] = Format.TEXT,
     dataset: Annotated[
-        str | None, typer.Option(help="sun2023: whose rows, as the paper names it; all for all. Default: CIFAR-10.")
+        str | None, typer.Option(help="sun2023: whose rows, such as cifar10 or fashion_mnist. Default: all printed.")
     ] = None,
     ranks: Annotated[
-        bool, typer.Option("--ranks", help="Instead: how the methods rank, printed and measured.")
+        bool, typer.Option("--ranks", help="Instead: how methods rank, and whether the paper's observations hold here.")
+    ] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write every table in every format into a folder.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 if a folder's tables are not what results and definitions give.")
     ] = False,
 ) -> None:
-    """Print a paper's table beside the kept results, or list the tables."""
-    if name is None:
+    """Print a paper's table beside the kept results, or list, write or check the tables."""
+    if sum((list_all, write, check, ranks)) > 1:
+        raise FairbenchError("--list, --write, --check and --ranks: give one of them.")
+    if (write or check or list_all) and (dataset is not None or format is not Format.TEXT):
+        raise FairbenchError("--list, --write and --check are of all tables: leave --dataset and --format out.")
+    if write or check:
+        _folder(FOLDER if name is None else Path(name), write)
+    elif name is None and ranks:
+        raise FairbenchError(f"--ranks needs a table: {' or '.join(RANKED)}.")
+    elif list_all or name is None:
         for key in TABLES:
             print(f"{key}  {TABLES[key].title}")
-        return
-    chosen: PublishedTable | ReadingsTable | LufTable = TABLES[name]
-    from fairbench.reports import published
+    elif ranks:
+        print(_ranks(name, dataset, format))
+    else:
+        from fairbench.reports.table_formats import render
 
-    if not isinstance(chosen, published.PublishedTable):
-        _print_other(chosen, format, dataset, ranks)
-        return
-    rows = published.entries(chosen, None if dataset == "all" else dataset or "CIFAR-10")
-    if ranks:
-        print(published.ranks(rows))
-        return
+        chosen: PaperTable = TABLES[name]
+        of = None if dataset == "all" else dataset
+        print(render(chosen, chosen.lines(dataset=of), format.value))
+
+
+def _ranks(name: str, dataset: str | None, format: Format) -> str:
+    chosen: PaperTable = TABLES[name]
+    if name not in RANKED:
+        raise FairbenchError(f"table {name} ranks no methods: leave --ranks out, or ask for {' or '.join(RANKED)}.")
+    from fairbench.reports.sun2023 import CIFAR10
+    from fairbench.reports.sun2023_ranks import ranked
+
+    if format not in (Format.TEXT, Format.MARKDOWN, Format.JSON):
+        raise FairbenchError(f"--ranks --format {format.value}: ranks are printed as text, markdown or json.")
+    found = ranked(chosen, dataset or CIFAR10)
     if format is Format.JSON:
-        print(json.dumps(published.to_dict(chosen, rows), indent=2, allow_nan=False))
-        return
-    how = {
-        Format.TEXT: published.as_text,
-        Format.MARKDOWN: published.as_markdown,
-        Format.LATEX: published.as_latex,
+        return json.dumps(found.to_dict(), indent=2, allow_nan=False)
+    return found.as_markdown() if format is Format.MARKDOWN else found.as_text()
+
+
+def _folder(folder: Path, write: bool) -> None:
+    from fairbench.files import user_path
+    from fairbench.reports import paper_folder
+    from fairbench.reports.sun2023 import CIFAR10, FASHION
+    from fairbench.reports.sun2023_ranks import ranked
+
+    views = {
+        f"sun2023-1.ranks.{of.lower()}": ranked(TABLES["sun2023-1"], of).as_markdown() for of in (CIFAR10, FASHION)
     }
-    print(how[format](chosen, rows))
-
-
-def _print_other(chosen: "ReadingsTable | LufTable", format: Format, dataset: str | None, ranks: bool) -> None:
-    if dataset is not None or ranks:
-        raise FairbenchError(
-            f"table {chosen.key} is of one dataset and ranks no methods: leave --dataset and --ranks out."
+    files = paper_folder.contents({key: TABLES[key] for key in TABLES}, views)
+    if write:
+        paper_folder.write(files, user_path(folder))
+        print(f"{folder}: {len(files)} files")
+        return
+    problems = paper_folder.check(files, user_path(folder))
+    for problem in problems:
+        print(problem)
+    if problems:
+        again = "" if folder == FOLDER else f" {folder}"
+        print(
+            f"{folder}: {len(problems)} of {len(files)} files differ; fairbench table --write{again} makes them anew."
         )
-    print(chosen.render(format.value))
+        raise typer.Exit(1)
+    print(f"{folder}: {len(files)} files, all as results and definitions give them")

@@ -25,13 +25,18 @@ _NOTHING = "-"
 
 @dataclass(frozen=True)
 class Reading:
-    """One measure at one radius: as people read it, as numbers, and what it says of the claim (None: nothing)."""
+    """One measure at one radius: as people read it, as numbers, and what it says of the claim (None: nothing).
+
+    ``unit`` and ``decimals`` are of the number, "%" of a relative change.
+    """
 
     text: str
     verdict: str | None = None
     remark: str = ""
     value: float | None = None
     interval: Interval | None = None
+    unit: str = ""
+    decimals: int = 1
 
 
 @dataclass(frozen=True)

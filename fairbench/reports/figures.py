@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fairbench.metrics import AttackSummary, Summary
+from fairbench.metrics import AttackSummary, Summary, summarize
+from fairbench.outcomes import Outcomes
 from fairbench.reports.drawing import figure_file
 from fairbench.reports.tables import epsilon_text
 
@@ -79,6 +80,53 @@ def class_panels(panels: Sequence[tuple[str, AttackSummary]], path: Path, *, eps
             axes.set_title(title, loc="left")
         handles, labels = row[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+
+
+_METHODS = {"#12355b": "", "#de8f05": "///", "#c9d6df": ""}
+"""Colours and hatches of methods side by side: dark, middle and light, so that they are told apart in grey."""
+
+
+def method_bars(panels: Sequence[tuple[str, Outcomes]], path: Path, *, epsilon: str) -> None:
+    """Draw class errors with up to three methods beside one another in each class: standard errors, then robust ones.
+
+    Parameters
+    ----------
+    panels
+        Methods, and their outcomes on the same classes, with PGD-20.
+    epsilon
+        As the heading names it, "8/255".
+
+    Raises
+    ------
+    OutcomesError
+        The file cannot be written.
+    """
+    found = [(title, summarize(outcomes).attacks["pgd20"]) for title, outcomes in panels]
+    dataset = panels[0][1].manifest["dataset"]["name"]
+    titles = {"std": "clean: standard error", "rob": f"adversarial: robust error (PGD-20, {epsilon})"}
+    size = (11, 1.8 + 0.6 * len(found[0][1].classes))
+    with figure_file(path, 1, 2, figsize=size, despine_left=True, sharex=True, sharey=True) as (figure, row):
+        for axes, (error, title) in zip(row[0], titles.items(), strict=True):
+            data = pd.DataFrame([line for name, attack in found for line in error_rows(attack, {error: name})])
+            colours = dict(zip((name for name, _ in found), _METHODS, strict=False))
+            for (rows, centres), bars, hatch in zip(
+                draw_bars(axes, data, colours), axes.containers, _METHODS.values(), strict=False
+            ):
+                for bar in bars:
+                    bar.set(hatch=hatch, edgecolor="#333333", linewidth=0.6)
+                _mark(axes, rows, centres, "")
+            axes.set(xlim=(0, 114), ylabel="")
+            axes.set_xlabel("error (percent, 95 % intervals; each method's worst in bold)", fontsize=11)
+            axes.set_xticks(range(0, 101, 20))
+            axes.set_title(title, loc="left")
+        figure.suptitle(f"{dataset}: errors of each class", x=0.01, ha="left")
+        handles, labels = row[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+
+
+def outcome_panels(panels: Sequence[tuple[str, Outcomes]], path: Path, *, epsilon: str) -> None:
+    """Draw :func:`class_panels` of outcomes with PGD-20."""
+    class_panels([(title, summarize(outcomes).attacks["pgd20"]) for title, outcomes in panels], path, epsilon=epsilon)
 
 
 def draw_bars(

@@ -1,7 +1,7 @@
-"""A table of a paper beside what fairbench measured: the same columns in the same order, and who is ahead of whom."""
+"""Tables with the columns of ``sun2023``: printed rows, the models that stand for them, and who is ahead of whom."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,9 @@ import pandas as pd
 
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import published_folder, read_result, result_names
-from fairbench.metrics import AttackSummary, summarize
+from fairbench.metrics import summarize
 from fairbench.registry import suggest
-from fairbench.reports.tables import rate
+from fairbench.reports.paper_table import HERE, Cell, Column, Line, PaperTable
 
 METRICS = {
     "avg_std": "Avg. Std.",
@@ -23,189 +23,170 @@ METRICS = {
 }
 """The columns of ``sun2023``, by their names in files; percent."""
 
+_COLUMNS = tuple(Column(key, title, 2, 1) for key, title in METRICS.items())
+_ATTACK = "pgd20"
+
 _ROUNDING = 0.0151
 """How far avg_std + avg_bndy may be from avg_rob: each is rounded to two decimals."""
 
 
-@dataclass(frozen=True)
-class PublishedTable:
-    """A table as printed, and the model of the zoo that stands for each row of it.
+def error_table(
+    key: str,
+    source: str,
+    caption: str,
+    *,
+    file: str,
+    labels: Sequence[str],
+    models: Mapping[tuple[str, ...], str],
+) -> PaperTable:
+    """Define a table of class errors.
 
     Parameters
     ----------
-    key
-        What users type, "sun2023-1".
-    title
-        What it shows, and where it is from.
+    key, source, caption
+        As in :class:`~fairbench.reports.paper_table.PaperTable`.
     file
         The CSV in ``leaderboard/published``, with the columns of :data:`METRICS`.
     labels
-        Its columns that name a row, beside ``dataset`` if it has one.
+        Its columns that name a row; the first is "dataset" if its rows are of several.
     models
-        By dataset and the row's name, the model of the zoo that stands for it; "" where the table has no datasets.
+        By the row's names, the model of the zoo that stands for it. Rows whose dataset the paper has not are shown
+        where it is asked for.
     """
-
-    key: str
-    title: str
-    file: str
-    labels: tuple[str, ...]
-    models: Mapping[tuple[str, str], str]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row: its name, what is printed, the model that stands for it, and what that did (None: not measured)."""
-
-    dataset: str
-    name: str
-    printed: Mapping[str, float]
-    model: str | None
-    measured: AttackSummary | None
-
-    @property
-    def title(self) -> str:
-        """Return dataset and name."""
-        return f"{self.dataset}, {self.name}" if self.dataset else self.name
-
-    @property
-    def footnote(self) -> str:
-        """Say where the printed averages do not add up; they are kept as printed (PROTOCOL.md)."""
-        total = self.printed["avg_std"] + self.printed["avg_bndy"]
-        off = self.printed["avg_rob"] - total
-        if abs(off) <= _ROUNDING:
-            return ""
-        return (
-            f"{self.title}: as printed; Avg. Std. + Avg. Bndy. is {total:.2f}, {abs(off):.2f} off the printed Avg. Rob."
-        )
+    datasets = tuple(dict.fromkeys(names[0] for names in models)) if labels[0] == "dataset" else ()
+    build = partial(_build, key=key, file=file, labels=tuple(labels), models=models)
+    return PaperTable(
+        key,
+        source,
+        caption,
+        tuple(label.replace("_", " ") for label in labels),
+        _COLUMNS,
+        (HERE,),
+        build,
+        notes=_notes,
+        datasets=datasets,
+    )
 
 
-def entries(table: PublishedTable, dataset: str | None = None, folder: Path | None = None) -> list[Entry]:
-    """Read the printed rows and the kept results beside them.
+def _build(
+    folder: Path | None,
+    dataset: str | None,
+    *,
+    key: str,
+    file: str,
+    labels: tuple[str, ...],
+    models: Mapping[tuple[str, ...], str],
+) -> list[Line]:
+    frame = pd.read_csv(published_folder() / file, dtype=dict.fromkeys(labels, str))
+    printed = {tuple(row[label] for label in labels): row for row in frame.to_dict("records")}
+    chosen = list(printed)
+    if dataset is not None:
+        known = dict.fromkeys(names[0] for names in (*printed, *models))
+        asked = same_dataset(dataset, list(known), key)
+        chosen = [names for names in dict.fromkeys((*printed, *models)) if names[0] == asked]
+    kept = set(result_names(folder))
+    return [_line(names, printed.get(names), models.get(names), kept, folder) for names in chosen]
 
-    Parameters
-    ----------
-    dataset
-        Whose rows: "CIFAR-10" as the table prints it, or "cifar10"; default: all.
-    folder
-        Of the results; default: those of the package.
+
+def same_dataset(asked: str, known: Sequence[str], key: str) -> str:
+    """Return the name of a dataset as a table has it, of "CIFAR-10" or "cifar10".
 
     Raises
     ------
     OutcomesError
-        No row is of that dataset, or a result is damaged.
+        The table has none of this name.
     """
-    printed = pd.read_csv(published_folder() / table.file, dtype=dict.fromkeys(table.labels, str))
-    if "dataset" in printed and dataset is not None:
-        names = printed["dataset"].str.lower().str.replace("-", "")
-        asked = dataset.lower().replace("-", "")
-        if asked not in set(names):
-            raise OutcomesError(
-                f"table {table.key} has no dataset '{dataset}'.{suggest(asked, list(dict.fromkeys(names)))}"
-            )
-        printed = printed[names == asked]
-    kept = set(result_names(folder))
-    found = []
-    for row in printed.to_dict("records"):
-        of, name = str(row.get("dataset", "")), ", ".join(row[label] for label in table.labels)
-        model = table.models.get((of, name))
-        result = f"{model}.standard"
-        measured = summarize(read_result(result, folder)).attacks["pgd20"] if result in kept else None
-        shown = "" if dataset is not None else of
-        found.append(Entry(shown, name, {metric: float(row[metric]) for metric in METRICS}, model, measured))
-    return found
+    plain = {_plain(name): name for name in known}
+    if _plain(asked) not in plain:
+        raise OutcomesError(f"table {key} has no dataset '{asked}'.{suggest(_plain(asked), list(plain))}")
+    return plain[_plain(asked)]
 
 
-def as_text(table: PublishedTable, rows: Sequence[Entry]) -> str:
-    """Return the table for a terminal: two lines a row, as printed and as measured."""
-    from tabulate import tabulate
-
-    lines = []
-    for entry in rows:
-        lines.append([entry.title + _mark(entry), "paper", *_printed(entry)])
-        lines.append(["", "here", *_measured(entry)])
-    body = tabulate(lines, ["", "", *METRICS.values()], "simple", disable_numparse=True, colalign=_ALIGN)
-    return "\n\n".join([table.title, body, *_notes(rows)])
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
-_ALIGN = ("left", "left", *["right"] * len(METRICS))
+def _line(
+    names: tuple[str, ...],
+    row: Mapping[Any, Any] | None,
+    model: str | None,
+    kept: set[str],
+    folder: Path | None,
+) -> Line:
+    printed = {} if row is None else {metric: float(row[metric]) for metric in METRICS}
+    footnote = _footnote(names, printed)
+    if model is None:
+        return Line(names, printed, footnote=footnote)
+    result = f"{model}.standard"
+    measured = {HERE: _cells(result, folder)} if result in kept else {}
+    missing = () if result in kept else (model,)
+    return Line(names, printed, measured, {HERE: result}, missing, footnote)
 
 
-def as_markdown(table: PublishedTable, rows: Sequence[Entry]) -> str:
-    """Return the table as Markdown: the printed half, and the measured half with intervals."""
-    from tabulate import tabulate
-
-    lines = [[e.title + _mark(e), *_printed(e), *_measured(e)] for e in rows]
-    header = ["", *METRICS.values(), *(f"{name} (here)" for name in METRICS.values())]
-    align = ("left", *["right"] * (2 * len(METRICS)))
-    body = tabulate(lines, header, "github", disable_numparse=True, colalign=align)
-    return "\n\n".join([table.title, body, *_notes(rows)])
+def _cells(result: str, folder: Path | None) -> dict[str, Cell]:
+    found = summarize(read_result(result, folder)).attacks[_ATTACK]
+    return {metric: Cell(float(getattr(found, metric)), found.intervals[metric]) for metric in METRICS}
 
 
-def as_latex(table: PublishedTable, rows: Sequence[Entry]) -> str:
-    """Return the table for LaTeX (booktabs): two halves under their own headings, notes as comments."""
-    columns = pd.MultiIndex.from_product([["published", "measured"], METRICS.values()])
-    index = [entry.title + _mark(entry) for entry in rows]
-    frame = pd.DataFrame([[*_printed(e), *_measured(e)] for e in rows], index=index, columns=columns)
-    style = frame.style.format(escape="latex").format_index(escape="latex").format_index(escape="latex", axis=1)
-    body = style.to_latex(hrules=True, multicol_align="c", column_format="l" + "r" * frame.shape[1])
-    return "\n".join([f"% {line}" for line in (table.title, *_notes(rows))] + [body.replace("λ", r"$\lambda$")])
+def _footnote(names: tuple[str, ...], printed: Mapping[str, float]) -> str:
+    """Say where the printed averages do not add up; they are kept as printed (PROTOCOL.md)."""
+    if not printed:
+        return ""
+    total = printed["avg_std"] + printed["avg_bndy"]
+    off = abs(printed["avg_rob"] - total)
+    if off <= _ROUNDING:
+        return ""
+    return f"{', '.join(names)}: as printed; Avg. Std. + Avg. Bndy. is {total:.2f}, {off:.2f} off the printed Avg. Rob."
 
 
-def ranks(rows: Sequence[Entry]) -> str:
-    """Return who is how good, printed and measured: ranks from 1, the least error; ties share the better rank.
+def _notes(lines: Sequence[Line]) -> list[str]:
+    notes = []
+    if any(line.printed and line.measured for line in lines):
+        notes.append("difference: here minus paper, in points.")
+    if lines and not any(line.printed for line in lines):
+        notes.append(f"The paper has no rows of {lines[0].names[0]}; these are its methods by the zoo's models.")
+    return notes
 
-    Only rows that were measured are ranked, so that both ranks are among the same methods.
+
+def rank_rows(printed: Sequence[Line], measured: Sequence[Line]) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return who is how good: ranks from 1, the least error, printed and measured; ties share the better rank.
+
+    Only rows that are printed and measured are ranked, so that both ranks are among the same methods.
+
+    Parameters
+    ----------
+    printed, measured
+        Rows of one dataset each, which may be two: methods are matched by the last of their names.
+
+    Returns
+    -------
+    dict
+        By method and metric, the printed and the measured rank; empty for fewer than two rows.
     """
-    from tabulate import tabulate
-
-    both = [entry for entry in rows if entry.measured is not None]
-    if len(both) < 2:
-        return "Fewer than two rows are measured: there is nothing to rank."
-    printed = pd.DataFrame([e.printed for e in both]).rank(method="min").astype(int)
-    values = [{m: float(getattr(e.measured, m)) for m in METRICS} for e in both]
-    measured = pd.DataFrame(values).rank(method="min").astype(int)
-    lines = [[e.title, *(f"{printed[m].iloc[i]} / {measured[m].iloc[i]}" for m in METRICS)] for i, e in enumerate(both)]
-    return tabulate(lines, ["rank: paper / here", *METRICS.values()], "github", disable_numparse=True)
-
-
-def to_dict(table: PublishedTable, rows: Sequence[Entry]) -> dict[str, Any]:
-    """Return the table as plain data; what was not measured is None."""
-    plain = []
-    for entry in rows:
-        found = entry.measured
-        measured = None if found is None else {m: getattr(found, m) for m in METRICS}
-        intervals = None if found is None else {m: list(found.intervals[m]) for m in METRICS}
-        plain.append(
+    papers = {line.names[-1]: line.printed for line in printed if line.printed}
+    here = {line.names[-1]: line for line in measured if line.measured and line.names[-1] in papers}
+    if len(here) < 2:
+        return {}
+    ranks = {}
+    for metric in METRICS:
+        values = pd.DataFrame(
             {
-                "row": entry.title,
-                "model": entry.model,
-                "published": dict(entry.printed),
-                "measured": measured,
-                "intervals": intervals,
-                "footnote": entry.footnote,
+                "paper": [papers[name][metric] for name in here],
+                "here": [line.measured[HERE][metric].value for line in here.values()],
             }
         )
-    return {"table": table.key, "title": table.title, "rows": plain}
+        ranks[metric] = values.rank(method="min").astype(int)
+    return {
+        name: {m: (int(ranks[m]["paper"].iloc[i]), int(ranks[m]["here"].iloc[i])) for m in METRICS}
+        for i, name in enumerate(here)
+    }
 
 
-def _printed(entry: Entry) -> list[str]:
-    return [f"{entry.printed[metric]:.2f}" for metric in METRICS]
+def ranks_as_text(ranks: Mapping[str, Mapping[str, tuple[int, int]]], tablefmt: str) -> str:
+    """Return the ranks as a table in a format of tabulate, "paper / here"."""
+    from tabulate import tabulate
 
-
-def _measured(entry: Entry) -> list[str]:
-    found = entry.measured
-    if found is None:
-        return [""] * len(METRICS)
-    return [rate(getattr(found, metric), found.intervals[metric]) for metric in METRICS]
-
-
-def _mark(entry: Entry) -> str:
-    return " *" if entry.footnote else ""
-
-
-def _notes(rows: Sequence[Entry]) -> list[str]:
-    notes = [f"* {entry.footnote}" for entry in rows if entry.footnote]
-    absent = [entry.model for entry in rows if entry.measured is None and entry.model is not None]
-    if absent:
-        notes.append(f"Not measured yet: {', '.join(absent)}.")
-    return notes
+    if not ranks:
+        return "Fewer than two rows are measured: there is nothing to rank."
+    lines = [[name, *(f"{of[m][0]} / {of[m][1]}" for m in METRICS)] for name, of in ranks.items()]
+    return tabulate(lines, ["rank: paper / here", *METRICS.values()], tablefmt, disable_numparse=True)

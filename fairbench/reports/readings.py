@@ -166,7 +166,9 @@ def same_worst_class(*rates: str) -> Take:
         shared = (drawn == worst(drawn)[..., None]).all(axis=0).any(axis=-1)
         share = float(shared.mean())
         judged = HOLDS if share >= SURE else FAILS if share <= 1 - SURE else OPEN
-        return Reading(f"{names}; the same in {100 * share:.1f} % of draws", judged, value=100 * share)
+        return Reading(
+            f"{names}; the same in {100 * share:.1f} % of draws", judged, value=100 * share, unit="% of draws"
+        )
 
     return take
 
@@ -233,6 +235,8 @@ def _reading(
         "" if remark is None else remark(pair, found),
         found.value,
         found.interval,
+        unit.strip(),
+        decimals,
     )
 
 

@@ -1,32 +1,36 @@
 """The three figures of ``refrl2022``, redrawn from kept results: class errors of two or three models side by side."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from fairbench.files import make_folder
-from fairbench.metrics import summarize
 from fairbench.outcomes import Outcomes
-from fairbench.reports.figures import class_panels
-from fairbench.reports.readings import ATTACK
+from fairbench.reports.figures import outcome_panels
+from fairbench.reports.paper_figure import PaperFigure
 from fairbench.reports.refrl2022 import AS_PUBLISHED, AT, REMARGIN, REWEIGHT, STANDARD, result_of
 
 RADIUS = "16/255"
 
-FIGURES: dict[str, dict[str, str]] = {
-    "refrl2022_1.png": {"standard training": STANDARD, "adversarial training": AT},
-    "refrl2022_2.png": {"adversarial training": AT, "reweighted 5:1": REWEIGHT},
-    "refrl2022_3.png": {
-        "adversarial training": AT,
-        "remargined": REMARGIN,
-        "remargined, labels mixed up": AS_PUBLISHED,
-    },
-}
-"""Each figure's panels: title and model."""
+
+def _figure(number: int, shown: str, panels: Mapping[str, str]) -> PaperFigure:
+    return PaperFigure(
+        f"refrl2022-{number}",
+        f"refrl2022 (reproduction of FRL), Figure {number}: errors of each class, {shown}",
+        {"Fashion-MNIST": {title: result_of(model, RADIUS) for title, model in panels.items()}},
+        partial(outcome_panels, epsilon=RADIUS),
+    )
 
 
-def needed(name: str) -> list[str]:
-    """Return the results that a figure is drawn from."""
-    return [result_of(model, RADIUS) for model in FIGURES[name].values()]
+FIGURE_1 = _figure(
+    1, "before and after adversarial training", {"standard training": STANDARD, "adversarial training": AT}
+)
+FIGURE_2 = _figure(2, "reweighting 5:1", {"adversarial training": AT, "reweighted 5:1": REWEIGHT})
+FIGURE_3 = _figure(
+    3,
+    "remargining",
+    {"adversarial training": AT, "remargined": REMARGIN, "remargined, labels mixed up": AS_PUBLISHED},
+)
 
 
 def draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
@@ -39,9 +43,9 @@ def draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
     """
     make_folder(folder)
     drawn = []
-    for name, panels in FIGURES.items():
-        if all(result in results for result in needed(name)):
-            summaries = [summarize(results[result]).attacks[ATTACK] for result in needed(name)]
-            class_panels(list(zip(panels, summaries, strict=True)), folder / name, epsilon=RADIUS)
-            drawn.append(folder / name)
+    for figure in (FIGURE_1, FIGURE_2, FIGURE_3):
+        if not figure.missing(results):
+            path = folder / f"{figure.key.replace('-', '_')}.png"
+            figure.draw(results, path)
+            drawn.append(path)
     return drawn

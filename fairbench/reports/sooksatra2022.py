@@ -21,6 +21,7 @@ from fairbench.metrics.tendency import Tendency, tendency
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import MEASURED, Claim, Group, Paper, Reading, Row, not_measured, verdict
+from fairbench.reports.paper_figure import Panels, PaperFigure
 from fairbench.reports.readings import Take, cau, change, row_of, signed
 
 STANDARD, PGD_AT, BAT = (f"{method}_lenet5_fashion_mnist" for method in ("standard", "pgd_at", "bat"))
@@ -376,28 +377,50 @@ def _most_frequent(found: Tendency) -> Reading:
     return Reading(text, None, f"{row['target_no_tendency']:.1f} % without tendency", float(row["target"]))
 
 
+def draw_curves(panels: Panels, path: Path) -> None:
+    """Draw the share of each class broken over epsilon, a panel per model."""
+    from fairbench.reports import curves
+
+    radii = [radius / 255 for radius in range(0, SEARCHED + 1, 2)]
+    found = {model: success_curves(outcomes, LE, radii) for model, outcomes in panels}
+    curves.draw(found, {model: least_epsilons(outcomes, LE) for model, outcomes in panels}, path)
+
+
+def draw_tendencies(panels: Panels, path: Path) -> None:
+    """Draw confusion, target classes and steps to break, a row per model."""
+    from fairbench.reports import tendency as tendencies
+
+    tendencies.draw({model: tendency(outcomes) for model, outcomes in panels}, path)
+
+
+FIGURE_3 = PaperFigure(
+    "sooksatra2022-3",
+    "sooksatra2022, Figure 3, on Fashion-MNIST: share of each class broken over epsilon",
+    {"Fashion-MNIST": {model: sample(model) for model in ZOO}},
+    draw_curves,
+)
+SUN2023_FIGURE_2 = PaperFigure(
+    "sun2023-2",
+    "sun2023, Figure 2, on Fashion-MNIST: confusion under PGD-10, target classes, steps to break",
+    {"Fashion-MNIST": {model: sample(model) for model in ZOO}},
+    draw_tendencies,
+)
+
+
 def _draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
     """Draw curves and tendencies, the models of the zoo and the public checkpoints each in a figure of their own."""
     from fairbench.files import make_folder
-    from fairbench.reports import curves
-    from fairbench.reports import tendency as tendencies
 
     make_folder(folder)
     drawn = []
     for title, models in (("zoo", ZOO), ("public", PUBLIC)):
         if not all(sample(model) in results for model in models):
             continue
-        outcomes = {model: results[sample(model)] for model in models}
-        radii = [radius / 255 for radius in range(0, SEARCHED + 1, 2)]
-        found = {model: success_curves(of_model, LE, radii) for model, of_model in outcomes.items()}
-        means = {model: least_epsilons(of_model, LE) for model, of_model in outcomes.items()}
-        path = folder / f"unfairness_curves_{title}.png"
-        curves.draw(found, means, path)
-        tendencies.draw(
-            {model: tendency(of_model) for model, of_model in outcomes.items()},
-            folder / f"unfairness_tendency_{title}.png",
-        )
-        drawn += [path, folder / f"unfairness_tendency_{title}.png"]
+        panels = [(model, results[sample(model)]) for model in models]
+        for kind, draw in (("curves", draw_curves), ("tendency", draw_tendencies)):
+            path = folder / f"unfairness_{kind}_{title}.png"
+            draw(panels, path)
+            drawn.append(path)
     return drawn
 
 

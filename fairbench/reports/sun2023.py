@@ -1,6 +1,6 @@
 """``sun2023`` (Balance Adversarial Training): its tables, its observations on them, and its Figure 4."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -9,68 +9,125 @@ import pandas as pd
 from fairbench.leaderboard.results import published_folder
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import Claim, Group, Paper, Row
-from fairbench.reports.published import METRICS, PublishedTable
-from fairbench.reports.readings import ATTACK, average, point_change, row_of, worst_class
+from fairbench.reports.figures import method_bars
+from fairbench.reports.paper_figure import PaperFigure
+from fairbench.reports.published import METRICS, error_table
+from fairbench.reports.readings import average, point_change, row_of, worst_class
 
 RADIUS = "8/255"
 
-PGD_AT, BAT = "pgd_at_resnet18", "bat_resnet18"
-TRADES1, TRADES6 = "trades1_resnet18", "trades6_resnet18"
-FRL005, FRL007 = "frl005_resnet18", "frl007_resnet18"
-FAT, GAIRAT = "fat_resnet18", "gairat_resnet18"
-
-ROWS = {
-    "PGD-AT": PGD_AT,
-    "TRADES(1/λ=1)": TRADES1,
-    "TRADES(1/λ=6)": TRADES6,
-    "FRL(Reweight+Remargin, 0.05)": FRL005,
-    "FRL(Reweight+Remargin, 0.07)": FRL007,
-    "BAT": BAT,
-    "FAT": FAT,
-    "GAIRAT": GAIRAT,
+METHODS = {
+    "PGD-AT": "pgd_at",
+    "TRADES(1/λ=1)": "trades1",
+    "TRADES(1/λ=6)": "trades6",
+    "FRL(Reweight+Remargin, 0.05)": "frl005",
+    "FRL(Reweight+Remargin, 0.07)": "frl007",
+    "BAT": "bat",
+    "FAT": "fat",
+    "GAIRAT": "gairat",
 }
+"""How a model of the zoo that is trained by a method begins."""
+
+CIFAR10, FASHION = "CIFAR-10", "Fashion-MNIST"
+NETWORKS = {
+    CIFAR10: "resnet18",
+    "CIFAR-100": "resnet18_cifar100",
+    "Imagenette": "resnet18_imagenette",
+    FASHION: "lenet5_fashion_mnist",
+}
+"""How it ends on a dataset. Fashion-MNIST is not in the paper."""
+
+ROWS = {method: f"{start}_{NETWORKS[CIFAR10]}" for method, start in METHODS.items()}
 """The model that stands for a method on CIFAR-10."""
+
+PGD_AT, BAT = ROWS["PGD-AT"], ROWS["BAT"]
+TRADES1, TRADES6 = ROWS["TRADES(1/λ=1)"], ROWS["TRADES(1/λ=6)"]
 
 _FROM = "sun2023 (Balance Adversarial Training, AAAI 2023)"
 _HOW = "errors in percent, PGD-20 at 8/255, lower is better"
+_OF_TABLE_3 = ("FAT", "GAIRAT")
 
-TABLE_1 = PublishedTable(
+
+def models_on(dataset: str) -> dict[str, str]:
+    """Return the model that stands for each method on a dataset of :data:`NETWORKS`.
+
+    Examples
+    --------
+    >>> models_on("CIFAR-10")["BAT"], models_on("Fashion-MNIST")["BAT"]
+    ('bat_resnet18', 'bat_lenet5_fashion_mnist')
+    """
+    return {method: f"{start}_{NETWORKS[dataset]}" for method, start in METHODS.items()}
+
+
+def _models(datasets: Iterable[str], methods: Iterable[str]) -> dict[tuple[str, ...], str]:
+    return {(dataset, method): models_on(dataset)[method] for dataset in datasets for method in methods}
+
+
+TABLE_1 = error_table(
     "sun2023-1",
-    f"{_FROM}, Table 1: ResNet-18; {_HOW}",
-    "sun2023_table1.csv",
-    ("method",),
-    {("CIFAR-10", method): model for method, model in ROWS.items()},
+    f"{_FROM}, Table 1",
+    f"ResNet-18; {_HOW}",
+    file="sun2023_table1.csv",
+    labels=("dataset", "method"),
+    models=_models(NETWORKS, [method for method in METHODS if method not in _OF_TABLE_3]),
 )
-TABLE_2 = PublishedTable(
+TABLE_2 = error_table(
     "sun2023-2",
-    f"{_FROM}, Table 2: ablation of BAT, ResNet-18 on CIFAR-10; {_HOW}",
-    "sun2023_table2.csv",
-    ("row", "source_class_loss", "target_class_loss"),
-    {("", "5, boundary pair, last clean + first adversarial"): BAT},
+    f"{_FROM}, Table 2",
+    f"ablation of BAT, ResNet-18 on CIFAR-10; {_HOW}",
+    file="sun2023_table2.csv",
+    labels=("row", "source_class_loss", "target_class_loss"),
+    models={
+        ("1", "boundary pair", "none"): "bat_table2_row1_resnet18",
+        ("2", "boundary pair", "last clean"): "bat_table2_row2_resnet18",
+        ("3", "boundary pair", "first adversarial"): "bat_table2_row3_resnet18",
+        ("4", "boundary pair", "10-step adversarial"): "bat_table2_row4_resnet18",
+        ("5", "boundary pair", "last clean + first adversarial"): BAT,
+        ("6", "clean + 10-step adversarial", "last clean + first adversarial"): "bat_table2_row6_resnet18",
+    },
 )
-TABLE_3 = PublishedTable(
+TABLE_3 = error_table(
     "sun2023-3",
-    f"{_FROM}, Table 3: FAT and GAIRAT, ResNet-18 on CIFAR-10; {_HOW}",
-    "sun2023_table3.csv",
-    ("method",),
-    {("CIFAR-10", method): model for method, model in ROWS.items()},
+    f"{_FROM}, Table 3",
+    f"FAT and GAIRAT, ResNet-18 on CIFAR-10; {_HOW}",
+    file="sun2023_table3.csv",
+    labels=("dataset", "method"),
+    models=_models((CIFAR10, FASHION), _OF_TABLE_3),
+)
+TABLE_4 = error_table(
+    "sun2023-4",
+    f"{_FROM}, Table 4",
+    f"PGD-AT without the classes that are worst or best otherwise, ResNet-18 on CIFAR-10; {_HOW}",
+    file="sun2023_table4.csv",
+    labels=("dataset", "method", "dropped_classes"),
+    models={
+        (CIFAR10, "PGD-AT", "2,3,4,5"): "pgd_at_resnet18_without2345",
+        (CIFAR10, "PGD-AT", "1,6,8,9"): "pgd_at_resnet18_without1689",
+    },
 )
 
 
-def measure(results: Mapping[str, Outcomes]) -> tuple[Claim, ...]:
+def measure(results: Mapping[str, Outcomes], dataset: str = CIFAR10) -> tuple[Claim, ...]:
     """Measure the paper's observations on its Tables 1 and 3 with the results there are.
+
+    On a dataset that the paper has not, what it prints for CIFAR-10 stands beside.
 
     Raises
     ------
     OutcomesError
         Results that are compared are not of the same images.
     """
-    return (_gains(results), _frl(results), _trades(results), _balance(results))
+    group = partial(_group, results, dataset)
+    return (_gains(group), _frl(group), _trades(group), _balance(group))
 
 
-def _gains(results: Mapping[str, Outcomes]) -> Claim:
+Compare = Callable[..., Group]
+"""Two methods and what is compared, of :func:`_group`."""
+
+
+def _gains(group: Compare) -> Claim:
     others = [name for name in ROWS if name != "BAT"]
-    groups = [_group(results, name, "BAT", ["worst_std", "worst_bndy", "worst_rob"]) for name in others]
+    groups = [group(name, "BAT", ["worst_std", "worst_bndy", "worst_rob"]) for name in others]
     return Claim(
         1,
         "BAT lowers the errors of the worst class",
@@ -81,9 +138,9 @@ def _gains(results: Mapping[str, Outcomes]) -> Claim:
     )
 
 
-def _frl(results: Mapping[str, Outcomes]) -> Claim:
+def _frl(group: Compare) -> Claim:
     metrics = ["worst_std", "worst_bndy", "worst_rob", "avg_std", "avg_rob"]
-    groups = [_group(results, "PGD-AT", name, metrics, above={"avg_std", "avg_rob"}) for name in (_FRL5, _FRL7)]
+    groups = [group("PGD-AT", name, metrics, above={"avg_std", "avg_rob"}) for name in (_FRL5, _FRL7)]
     return Claim(
         2,
         "FRL pays for the worst class with the average",
@@ -95,26 +152,26 @@ def _frl(results: Mapping[str, Outcomes]) -> Claim:
     )
 
 
-def _trades(results: Mapping[str, Outcomes]) -> Claim:
+def _trades(group: Compare) -> Claim:
     metrics = ["avg_std", "worst_std", "avg_rob", "worst_rob"]
-    group = _group(results, "TRADES(1/λ=1)", "TRADES(1/λ=6)", metrics, above={"avg_std", "worst_std"})
+    found = group("TRADES(1/λ=1)", "TRADES(1/λ=6)", metrics, above={"avg_std", "worst_std"})
     return Claim(
         3,
         "TRADES with 1/λ = 6 buys robustness with standard error",
         "The paper: 1/λ = 1 is for standard accuracy, 6 for robustness (observation 3, Table 1).",
-        (group,),
+        (found,),
         _NOTE,
     )
 
 
-def _balance(results: Mapping[str, Outcomes]) -> Claim:
-    group = _group(results, "TRADES(1/λ=1)", "BAT", ["avg_std", "avg_rob", "worst_rob"], above={"avg_std"})
+def _balance(group: Compare) -> Claim:
+    found = group("TRADES(1/λ=1)", "BAT", ["avg_std", "avg_rob", "worst_rob"], above={"avg_std"})
     return Claim(
         4,
         "BAT keeps nearly the standard error of TRADES 1, and is more robust",
         "The paper: the average standard error is 0.09 points higher, the robust error 8.42 lower (observation 3). By "
         "its table it is 7.25 lower; 8.42 is the distance to PGD-AT.",
-        (group,),
+        (found,),
         _NOTE,
     )
 
@@ -128,48 +185,72 @@ _QUANTITY = {"avg": average, "worst": worst_class}
 
 
 def _group(
-    results: Mapping[str, Outcomes], before: str, after: str, metrics: list[str], above: set[str] | None = None
+    results: Mapping[str, Outcomes],
+    dataset: str,
+    before: str,
+    after: str,
+    metrics: list[str],
+    *,
+    above: set[str] | None = None,
 ) -> Group:
     """Compare two methods by some metrics, all claimed to fall but those in ``above``."""
-    models = ROWS[before], ROWS[after]
-    printed = _printed()
+    models = models_on(dataset)[before], models_on(dataset)[after]
+    printed = _printed(dataset)
     row = partial(row_of, results, {RADIUS: [f"{model}.standard" for model in models]})
     rows: list[Row] = []
     for metric in metrics:
         quantity, _, rate = metric.partition("_")
-        start, end = (float(printed[metric][method]) for method in (before, after))
+        report = ""
+        if before in printed.index and after in printed.index:
+            start, end = (float(printed[metric][method]) for method in (before, after))
+            report = f"{start:.2f} to {end:.2f}: {end - start:+.2f}"
         take = point_change(_QUANTITY[quantity], rate, above=metric in (above or ()))
-        rows.append(row(METRICS[metric], f"{start:.2f} to {end:.2f}: {end - start:+.2f}", take))
+        rows.append(row(METRICS[metric], report, take))
     return Group(f"{after} against {before}", models, tuple(rows))
 
 
-def _printed() -> pd.DataFrame:
-    """Return the rows of Tables 1 and 3 for CIFAR-10, by method."""
-    files = [pd.read_csv(published_folder() / table.file) for table in (TABLE_1, TABLE_3)]
+def _printed(dataset: str) -> pd.DataFrame:
+    """Return the rows of Tables 1 and 3 by method; of CIFAR-10 for a dataset that the paper has not."""
+    files = [pd.read_csv(published_folder() / f"sun2023_table{number}.csv") for number in (1, 3)]
     rows = pd.concat(files)
-    return rows[rows["dataset"] == "CIFAR-10"].set_index("method")
+    of = dataset if dataset in set(rows["dataset"]) else CIFAR10
+    return rows[rows["dataset"] == of].set_index("method")
 
 
-def _draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
-    """Draw Figure 4: class errors of PGD-AT, TRADES 6 and BAT."""
+FIGURE_4 = PaperFigure(
+    "sun2023-4",
+    f"{_FROM}, Figure 4: errors of each class, PGD-AT, TRADES 1/λ = 6 and BAT",
+    {
+        dataset: {method: f"{models_on(dataset)[method]}.standard" for method in ("PGD-AT", "TRADES(1/λ=6)", "BAT")}
+        for dataset in NETWORKS
+    },
+    partial(method_bars, epsilon=RADIUS),
+)
+
+
+def _draw(results: Mapping[str, Outcomes], folder: Path, dataset: str = CIFAR10) -> list[Path]:
+    """Draw Figure 4."""
     from fairbench.files import make_folder
-    from fairbench.metrics import summarize
-    from fairbench.reports.figures import class_panels
 
-    panels = {"PGD-AT": PGD_AT, "TRADES, 1/λ = 6": TRADES6, "BAT": BAT}
-    if not all(f"{model}.standard" in results for model in panels.values()):
+    if FIGURE_4.missing(results, dataset):
         return []
     path = make_folder(folder) / "sun2023_4.png"
-    summaries = [(title, summarize(results[f"{m}.standard"]).attacks[ATTACK]) for title, m in panels.items()]
-    class_panels(summaries, path, epsilon=RADIUS)
+    FIGURE_4.draw(results, path, dataset)
     return [path]
 
 
-PAPER = Paper(
-    key="sun2023",
-    title="Balance Adversarial Training: the observations on Tables 1 and 3, ResNet-18 on CIFAR-10",
-    results=tuple(f"{model}.standard" for model in ROWS.values()),
-    radii=(RADIUS,),
-    measure=measure,
-    draw=_draw,
-)
+def paper_on(dataset: str) -> Paper:
+    """Return the paper's observations, measured on a dataset of :data:`NETWORKS`."""
+    network = "LeNet-5" if dataset == FASHION else "ResNet-18"
+    beside = "" if dataset != FASHION else ", beside what the paper prints for CIFAR-10"
+    return Paper(
+        key="sun2023",
+        title=f"Balance Adversarial Training: the observations on Tables 1 and 3, {network} on {dataset}{beside}",
+        results=tuple(f"{model}.standard" for model in models_on(dataset).values()),
+        radii=(RADIUS,),
+        measure=partial(measure, dataset=dataset),
+        draw=partial(_draw, dataset=dataset),
+    )
+
+
+PAPER = paper_on(CIFAR10)

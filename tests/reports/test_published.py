@@ -1,8 +1,6 @@
 """The tables of sun2023 beside results made by hand, and its observations on them."""
 
 import json
-import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,8 +10,10 @@ from fairbench import Outcomes, summarize
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import published_folder, write_result
 from fairbench.reports import claims, published, sun2023
-from fairbench.reports.published import METRICS, entries
-from fairbench.reports.sun2023 import BAT, PAPER, PGD_AT, ROWS, TABLE_1, TABLE_2, TABLE_3, TRADES6
+from fairbench.reports.published import METRICS
+from fairbench.reports.sun2023 import BAT, PAPER, PGD_AT, ROWS, TABLE_1, TABLE_2, TABLE_3, TABLE_4, TRADES6
+from fairbench.reports.sun2023_ranks import ranked
+from fairbench.reports.table_formats import FORMATS, render
 
 CLASSES = ("airplane", "automobile", "bird", "cat")
 ERRORS = {
@@ -57,64 +57,108 @@ def kept(results, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("table", [TABLE_1, TABLE_2, TABLE_3], ids=lambda table: table.key)
+ALL = [TABLE_1, TABLE_2, TABLE_3, TABLE_4]
+
+
+@pytest.mark.parametrize("table", ALL, ids=lambda table: table.key)
 def test_every_printed_number_is_there_as_printed(table, kept):
-    printed = pd.read_csv(published_folder() / table.file, dtype=str)
-    rows = entries(table, folder=kept)
-    assert len(rows) == len(printed)
-    for entry, line in zip(rows, printed.to_dict("records"), strict=True):
-        assert [f"{entry.printed[metric]:.2f}" for metric in METRICS] == [line[metric] for metric in METRICS]
-        assert entry.title == ", ".join(line[label] for label in ("dataset", *table.labels) if label in line)
+    printed = pd.read_csv(published_folder() / f"sun2023_table{table.key[-1]}.csv", dtype=str)
+    lines = table.lines(kept)
+    assert len(lines) == len(printed)
+    for line, row in zip(lines, printed.to_dict("records"), strict=True):
+        assert [f"{line.printed[metric]:.2f}" for metric in METRICS] == [row[metric] for metric in METRICS]
+        assert line.names == tuple(row[label.replace(" ", "_")] for label in table.labels)
+
+
+def test_table_1_has_all_18_rows_and_those_of_a_dataset_that_is_asked_for(kept):
+    assert len(TABLE_1.lines(kept)) == 18
+    assert [line.names[0] for line in TABLE_1.lines(kept, "cifar100")] == ["CIFAR-100"] * 6
+    with pytest.raises(OutcomesError, match="Did you mean 'imagenette'"):
+        TABLE_1.lines(kept, "imagenet")
+    with pytest.raises(OutcomesError, match="leave --dataset out"):
+        TABLE_2.lines(kept, "cifar10")
+
+
+def test_a_dataset_that_the_paper_has_not_shows_the_measured_half_alone():
+    lines = TABLE_1.lines(dataset="fashion_mnist")
+    assert [line.names[1] for line in lines] == [line.names[1] for line in TABLE_1.lines(dataset="cifar10")]
+    assert all(line.measured and not line.printed for line in lines)
+    assert "The paper has no rows of Fashion-MNIST" in render(TABLE_1, lines, "text")
+
+
+def cells(line, mark="|"):
+    return [cell.strip() for cell in line.strip(mark).split(mark)]
 
 
 def test_the_measured_half_is_that_of_the_kept_result_and_empty_without_one(kept, results):
-    rows = {entry.name: entry for entry in entries(TABLE_1, "CIFAR-10", kept)}
+    lines = TABLE_1.lines(kept, "CIFAR-10")
+    rows = {line.names[1]: line for line in lines}
     assert list(rows) == [name for name in ROWS if name not in ("FAT", "GAIRAT")]
-    assert rows["BAT"].measured.worst_rob == 72
-    assert rows["BAT"].measured.worst_rob_class == "cat"
-    assert rows["TRADES(1/λ=1)"].measured is None
-    text = published.as_markdown(TABLE_1, list(rows.values()))
     found = summarize(results[f"{BAT}.standard"]).attacks["pgd20"]
+    assert rows["BAT"].cell("here", "worst_rob") == (72, found.intervals["worst_rob"])
+    text = render(TABLE_1, lines, "markdown").splitlines()
+    (at,) = [i for i, line in enumerate(text) if "| BAT " in line]
     low, high = found.intervals["worst_rob"]
-    (line,) = [line for line in text.splitlines() if line.startswith("| BAT")]
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[1:7] == ["12.91", "25.90", "31.57", "44.40", "44.48", "70.30"]
-    assert cells[7] == "18.75 [15.2, 22.9]"
-    assert cells[12] == f"72.00 [{low:.1f}, {high:.1f}]"
-    (line,) = [line for line in text.splitlines() if line.startswith("| TRADES(1/λ=1)")]
-    assert [cell.strip() for cell in line.strip("|").split("|")][7:] == [""] * 6
+    assert cells(text[at])[2:] == ["paper", "12.91", "25.90", "31.57", "44.40", "44.48", "70.30"]
+    assert cells(text[at + 1])[2:4] == ["here", "18.75 [15.2, 22.9]"]
+    assert cells(text[at + 1])[8] == f"72.00 [{low:.1f}, {high:.1f}]"
+    assert cells(text[at + 2])[2:] == ["difference", "+5.84", "+4.10", "+2.68", "-2.40", "+8.52", "+1.70"]
+    (at,) = [i for i, line in enumerate(text) if "TRADES(1/λ=1)" in line]
+    assert cells(text[at + 1])[2:] == ["here", *[""] * 6]
     assert "Not measured yet: trades1_resnet18, frl005_resnet18, frl007_resnet18." in text
 
 
-def test_rows_whose_averages_do_not_add_up_have_a_footnote(kept):
-    notes = [entry.footnote for table in (TABLE_1, TABLE_2, TABLE_3) for entry in entries(table, folder=kept)]
-    assert [note for note in notes if note] == [
+FOOTNOTES = {
+    "sun2023-1": [
         "CIFAR-100, FRL(Reweight+Remargin, 0.05): as printed; Avg. Std. + Avg. Bndy. is 72.20, 1.48 off the printed "
         "Avg. Rob.",
         "CIFAR-100, BAT: as printed; Avg. Std. + Avg. Bndy. is 68.93, 2.00 off the printed Avg. Rob.",
-        "1, boundary pair, none: as printed; Avg. Std. + Avg. Bndy. is 46.90, 1.00 off the printed Avg. Rob.",
-    ]
+    ],
+    "sun2023-2": [
+        "1, boundary pair, none: as printed; Avg. Std. + Avg. Bndy. is 46.90, 1.00 off the printed Avg. Rob."
+    ],
+    "sun2023-3": [],
+    "sun2023-4": [],
+}
 
 
-def test_latex_has_two_halves_and_escapes_what_it_must(kept):
-    text = published.as_latex(TABLE_1, entries(TABLE_1, folder=kept))
-    assert r"\multicolumn{6}{c}{published} & \multicolumn{6}{c}{measured}" in text
-    assert r"TRADES(1/$\lambda$=6) & 15.79 & 36.30 & 31.60 & 45.60 & 47.39 & 73.80 & 24.50 [20.5, 28.9]" in text
-    assert all(line.count("&") == 12 for line in text.splitlines() if line.startswith("CIFAR"))
+@pytest.mark.parametrize("table", ALL, ids=lambda table: table.key)
+def test_rows_whose_averages_do_not_add_up_have_a_footnote_in_every_format(table, kept):
+    lines = table.lines(kept)
+    assert [line.footnote for line in lines if line.footnote] == FOOTNOTES[table.key]
+    for format in FORMATS:
+        text = render(table, lines, format)
+        for note in FOOTNOTES[table.key]:
+            assert note.rpartition(": ")[2] in text
 
 
 def test_ranks_are_among_the_methods_that_were_measured(kept):
-    text = published.ranks(entries(TABLE_1, "CIFAR-10", kept))
-    cells = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]] for line in text.splitlines()[2:]}
-    assert list(cells) == ["PGD-AT", "TRADES(1/λ=6)", "BAT"]
-    assert [row[0] for row in cells.values()] == ["2 / 2", "3 / 3", "1 / 1"]  # Avg. Std.
-    assert [row[5] for row in cells.values()] == ["3 / 3", "2 / 2", "1 / 1"]  # Worst Rob.
+    lines = TABLE_1.lines(kept, "CIFAR-10")
+    ranks = published.rank_rows(lines, lines)
+    assert list(ranks) == ["PGD-AT", "TRADES(1/λ=6)", "BAT"]
+    assert [row["avg_std"] for row in ranks.values()] == [(2, 2), (3, 3), (1, 1)]
+    assert [row["worst_rob"] for row in ranks.values()] == [(3, 3), (2, 2), (1, 1)]
+    assert "2 / 2" in published.ranks_as_text(ranks, "simple")
+    assert "nothing to rank" in published.ranks_as_text(published.rank_rows(lines, lines[1:2]), "simple")
 
 
-def test_an_unknown_dataset_names_those_of_the_table(kept):
-    with pytest.raises(OutcomesError, match="Did you mean 'imagenette'"):
-        entries(TABLE_1, "imagenet", kept)
-    assert [e.name for e in entries(TABLE_1, "cifar100", kept)] == [e.name for e in entries(TABLE_1, "CIFAR-10", kept)]
+def test_the_second_view_ranks_and_says_whether_observations_hold(kept):
+    found = ranked(TABLE_1, "cifar10", kept)
+    text = found.as_text()
+    assert "   holds" in text
+    assert "not measured: frl005_resnet18.standard" in text
+    assert "Not measured yet: trades1_resnet18.standard" in text
+    document = found.to_dict()
+    assert document["ranks"]["BAT"]["worst_rob"] == {"paper": 1, "here": 1}
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_the_second_view_is_of_another_dataset_without_further_code():
+    found = ranked(TABLE_1, "fashion_mnist")
+    assert (found.missing, len(found.ranks)) == ((), 6)
+    rows = [row for claim in found.claims for group in claim.groups for row in group.rows]
+    assert all(row.readings["8/255"].verdict != claims.MISSING for row in rows)
+    assert "The printed ranks are of CIFAR-10." in found.as_markdown()
 
 
 def test_observations_have_the_papers_numbers_and_a_paired_test(results):
@@ -148,18 +192,9 @@ def test_figure_4_needs_all_three_models(results, tmp_path):
         assert picture.width > picture.height > 400
 
 
-@pytest.mark.parametrize("table", [TABLE_1, TABLE_2, TABLE_3], ids=lambda table: table.key)
-def test_the_page_is_what_printed_rows_and_kept_results_give(table):
-    page = (Path(__file__).parents[2] / "docs" / "sun2023.md").read_text(encoding="utf-8")
-    found = re.search(rf"<!-- table {table.key} -->\n(.*)<!-- /table {table.key} -->", page, flags=re.DOTALL)
-    assert found[1].strip() == published.as_markdown(table, entries(table, "CIFAR-10")), (
-        f"replace the block in docs/sun2023.md by what this prints: fairbench table {table.key} --format markdown"
-    )
-
-
-@pytest.mark.parametrize("table", ["sun2023-1", "sun2023-2", "sun2023-3"])
+@pytest.mark.parametrize("table", ["sun2023-1", "sun2023-4"])
 def test_the_command_prints_a_table_in_every_form(table, cli):
-    for form in ("text", "markdown", "latex"):
+    for form in ("text", "markdown", "latex", "html"):
         ran = cli("table", table, "--format", form)
         assert ran.code == 0
         assert "Worst Rob." in ran.out
@@ -169,6 +204,7 @@ def test_the_command_prints_a_table_in_every_form(table, cli):
 
 def test_the_command_lists_the_tables_and_suggests_one(cli):
     keys = [line.split()[0] for line in cli("table").out.splitlines()]
-    assert [key for key in keys if key.startswith("sun2023")] == ["sun2023-1", "sun2023-2", "sun2023-3"]
+    assert [key for key in keys if key.startswith("sun2023")] == [f"sun2023-{n}" for n in (1, 2, 3, 4)]
+    assert cli("table", "--list").out == cli("table").out
     assert keys == sorted(keys)
     assert "Did you mean 'sun2023-1'" in cli("table", "sun2023_1").err

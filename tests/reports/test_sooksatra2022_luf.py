@@ -9,6 +9,7 @@ import pytest
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.luf import read_luf, write_luf
 from fairbench.reports.sooksatra2022_luf import TABLE_3
+from fairbench.reports.table_formats import FORMATS, render
 
 EXAMPLES = pd.DataFrame(
     {
@@ -39,27 +40,26 @@ def kept(tmp_path):
 
 
 def test_every_printed_number_is_there_as_printed(tmp_path):
-    rows = TABLE_3.rows(tmp_path)
-    assert [row.name for row in rows] == ["CIFAR-10, standard", "CIFAR-10, robust"]
-    text = TABLE_3.render("markdown", tmp_path)
+    lines = TABLE_3.lines(tmp_path)
+    assert [line.title for line in lines] == ["CIFAR-10, standard", "CIFAR-10, robust"]
+    text = render(TABLE_3, lines, "markdown")
     for number in ("0.7694", "29.26", "2926.10", "0.7945", "29.35", "2934.89"):
         assert f" {number} |" in text
     assert "Not measured yet: standard_small_cnn_cifar10, static_augmentation_small_cnn_cifar10." in text
 
 
 def test_the_measured_half_is_the_kept_result_and_says_what_was_run(kept):
-    standard, robust = TABLE_3.rows(kept)
-    assert standard.measured.luf_mean == pytest.approx(0.25)
-    assert (standard.measured.luf_t, standard.measured.luf_l) == (1.0, 0.8)
-    assert robust.measured is None
-    line = next(line for line in TABLE_3.render("markdown", kept).splitlines() if "standard |" in line)
-    assert "2 epochs, 5 left out, seed 0" in line
-    assert "| 0.2500 [" in line.replace("  ", " ").replace("  ", " ")
-    document = json.loads(TABLE_3.render("json", kept))
-    assert document["rows"][0]["measured"]["left_out"] == 5
-    assert document["rows"][1]["measured"] is None
-    for form in ("text", "latex"):
-        assert "2 epochs, 5 left out" in TABLE_3.render(form, kept)
+    lines = TABLE_3.lines(kept)
+    standard, robust = lines
+    assert [standard.cell("here", key).value for key in ("luf_mean", "luf_t", "luf_l")] == pytest.approx([0.25, 1, 0.8])
+    assert not robust.measured
+    assert standard.difference("here", "luf_t") == pytest.approx(1 - 29.26)
+    for form in FORMATS:
+        text = render(TABLE_3, lines, form)
+        assert "2 epochs, 5 left out, seed 0" in text
+        assert form in ("csv", "json") or "0.2500 " in text
+    document = json.loads(render(TABLE_3, lines, "json"))
+    assert document["rows"][1]["measured"] == {"here": dict.fromkeys(("luf_mean", "luf_t", "luf_l"))}
 
 
 def test_a_table_that_was_changed_is_refused(kept):

@@ -1,0 +1,99 @@
+"""A folder of the papers' tables in every format: written whole by one command, and checked against the results."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from filelock import FileLock
+
+from fairbench.errors import OutcomesError
+from fairbench.files import make_folder, remove_leftovers, replace_folder
+from fairbench.reports.paper_table import PaperTable
+from fairbench.reports.table_formats import render
+
+ENDINGS = {"markdown": ".md", "latex": ".tex", "csv": ".csv", "html": ".html"}
+"""The formats that are kept, and how their files end."""
+
+_INDEX = "README.md"
+
+
+def contents(tables: Mapping[str, PaperTable], views: Mapping[str, str]) -> dict[str, str]:
+    """Return what the folder holds, by file name: each table in each format, the views as Markdown, and an index.
+
+    Parameters
+    ----------
+    tables
+        By key.
+    views
+        By stem, further pages of Markdown; a stem begins with the key of the table that it is a view of.
+
+    Raises
+    ------
+    OutcomesError
+        A kept result is damaged.
+    """
+    files = {}
+    index = ["# The tables of the papers, beside what was measured", ""]
+    index += ["Made by `fairbench table --write` from `published` and `results`; not written by hand.", ""]
+    for key, table in tables.items():
+        lines = table.lines()
+        for format, ending in ENDINGS.items():
+            files[key + ending] = render(table, lines, format) + "\n"
+        links = ", ".join(f"[{ending[1:]}]({key}{ending})" for ending in list(ENDINGS.values())[1:])
+        index.append(f"- [{key}]({key}.md): {table.title} ({links})")
+    for stem, text in views.items():
+        files[f"{stem}.md"] = text + "\n"
+        index.append(f"- [{stem}]({stem}.md)")
+    return {**files, _INDEX: "\n".join(index) + "\n"}
+
+
+def write(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files as a folder, all or none; a folder of tables that is there is replaced.
+
+    Raises
+    ------
+    OutcomesError
+        It cannot be written, or it is a folder of something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise OutcomesError(f"{folder} is a file; give a folder.")
+    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder):
+        raise OutcomesError(f"{folder} holds something other than tables; nothing was overwritten. Choose another.")
+    parent = make_folder(folder.absolute().parent)
+    with FileLock(parent / f".{folder.name}.lock"):
+        remove_leftovers(parent, f".writing-{folder.name}-")
+        with tempfile.TemporaryDirectory(
+            dir=parent, prefix=f".writing-{folder.name}-", ignore_cleanup_errors=True
+        ) as temporary:
+            new = Path(temporary) / folder.name
+            new.mkdir()
+            for name, text in files.items():
+                (new / name).write_text(text, encoding="utf-8", newline="\n")
+            replace_folder(new, folder.absolute())
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether every file is one that a folder of tables could hold, and one of them is its index."""
+    names = [path.name for path in folder.iterdir()]
+    return _INDEX in names and all(Path(name).suffix in ENDINGS.values() for name in names)
+
+
+def check(files: Mapping[str, str], folder: Path) -> list[str]:
+    """Return, a line each, what in a folder is not what results and definitions give.
+
+    Raises
+    ------
+    OutcomesError
+        There is no such folder.
+    """
+    if not folder.is_dir():
+        raise OutcomesError(f"no folder {folder} to check; fairbench table --write makes one.")
+    problems = []
+    for name, text in files.items():
+        path = folder / name
+        if not path.is_file():
+            problems.append(f"{name}: not there")
+        elif path.read_bytes() != text.encode():
+            problems.append(f"{name}: not what results and definitions give")
+    unknown = sorted(path.name for path in folder.iterdir() if path.name not in files)
+    return problems + [f"{name}: of no table" for name in unknown]

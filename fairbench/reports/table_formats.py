@@ -1,0 +1,260 @@
+"""The one way a table of a paper is written: for a terminal, as Markdown, LaTeX, CSV, a page of HTML, or JSON.
+
+A table of one column has printed and measured values side by side; one of several has them below one another, a line
+for the paper, one for each reading, one for the difference (measured minus printed).
+"""
+
+import csv
+import html
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fairbench.reports.paper_table import Cell, Column, Line, PaperTable
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as text: the heading, rows by entry, how many columns from the left and from the right are words."""
+
+    header: list[str]
+    entries: list[list[list[str]]]
+    left: int
+    right: int
+
+    @property
+    def align(self) -> list[str]:
+        """Return "left" or "right" for each column."""
+        words = self.left, self.right
+        return ["left"] * words[0] + ["right"] * (len(self.header) - sum(words)) + ["left"] * words[1]
+
+
+def render(table: PaperTable, lines: Sequence[Line], format: str) -> str:
+    """Return the table in a format of :data:`FORMATS`, without a line end."""
+    return FORMATS[format](table, lines)
+
+
+def value_text(cell: Cell, column: Column, line: Line) -> str:
+    """Return "12.34 [11.8, 13.0]"; a value that is not known is "n/a"."""
+    if not math.isfinite(cell.value):
+        return "n/a"
+    value = _number(cell.value, _decimals(column, line))
+    if not all(map(math.isfinite, cell.interval)):
+        return value
+    ends = column.ends if line.decimals is None else line.decimals
+    return f"{value} [{', '.join(_number(end, ends) for end in cell.interval)}]"
+
+
+def grid(table: PaperTable, lines: Sequence[Line]) -> Grid:
+    """Lay a table out."""
+    if len(table.columns) > 1:
+        header = [*table.labels, "", *(column.title for column in table.columns), *table.more]
+        return Grid(header, [_stacked(table, line) for line in lines], len(table.labels) + 1, len(table.more))
+    differences = ["difference" if len(table.readings) == 1 else f"difference, {r}" for r in table.readings]
+    header = [*table.labels, "paper", *table.readings, *differences, *table.more]
+    return Grid(header, [[_side_by_side(table, line)] for line in lines], len(table.labels), len(table.more))
+
+
+def _names(line: Line) -> list[str]:
+    return [*line.names[:-1], f"{line.names[-1]} *" if line.footnote else line.names[-1]]
+
+
+def _stacked(table: PaperTable, line: Line) -> list[list[str]]:
+    nothing, blank = [""] * len(table.more), [""] * len(table.labels)
+    rows = [[*_names(line), "paper", *(_printed(line, column) for column in table.columns), *nothing]]
+    for reading in table.readings:
+        rows.append([*blank, reading, *(_measured(line, reading, c) for c in table.columns), *(line.more or nothing)])
+        differences = [_difference(line, reading, column) for column in table.columns]
+        if any(differences):
+            rows.append([*blank, "difference", *differences, *nothing])
+    return rows
+
+
+def _side_by_side(table: PaperTable, line: Line) -> list[str]:
+    (column,) = table.columns
+    cells = [_measured(line, reading, column) for reading in table.readings]
+    differences = [_difference(line, reading, column) for reading in table.readings]
+    return [*_names(line), _printed(line, column), *cells, *differences, *(line.more or [""] * len(table.more))]
+
+
+def _decimals(column: Column, line: Line) -> int:
+    return column.decimals if line.decimals is None else line.decimals
+
+
+def _number(value: float, decimals: int, sign: str = "") -> str:
+    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"  # + 0.0: no "-0.00"
+
+
+def _printed(line: Line, column: Column) -> str:
+    value = line.printed.get(column.key)
+    return "" if value is None else f"{value:.{_decimals(column, line)}f}"
+
+
+def _measured(line: Line, reading: str, column: Column) -> str:
+    cell = line.cell(reading, column.key)
+    return line.remark if cell is None else value_text(cell, column, line)
+
+
+def _difference(line: Line, reading: str, column: Column) -> str:
+    value = line.difference(reading, column.key)
+    return "" if value is None else _number(value, _decimals(column, line), "+")
+
+
+def _as_text(table: PaperTable, lines: Sequence[Line]) -> str:
+    return _tabulated(table, lines, "simple", str)
+
+
+def _as_markdown(table: PaperTable, lines: Sequence[Line]) -> str:
+    return _tabulated(table, lines, "github", _markdown)
+
+
+def _markdown(text: str) -> str:
+    """Escape what would end a cell, or make emphasis or a list of a footnote's mark."""
+    return text.replace("\\", "\\\\").replace("|", r"\|").replace("*", r"\*").replace("<", "&lt;")
+
+
+def _tabulated(table: PaperTable, lines: Sequence[Line], tablefmt: str, escape: Callable[[str], str]) -> str:
+    from tabulate import tabulate
+
+    laid = grid(table, lines)
+    rows = [[escape(cell) for cell in row] for entry in laid.entries for row in entry]
+    header = [escape(cell) for cell in laid.header]
+    body = tabulate(rows, header, tablefmt, disable_numparse=True, colalign=laid.align)
+    return "\n\n".join([escape(table.title), body, *map(escape, table.all_notes(lines))])
+
+
+_LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "[": "{[}",  # after a line's end it would be the space to leave
+        "λ": r"$\lambda$",
+        "ε": r"$\varepsilon$",
+    }
+)
+
+
+def _latex(text: str) -> str:
+    return text.translate(_LATEX)
+
+
+def _as_latex(table: PaperTable, lines: Sequence[Line]) -> str:
+    laid = grid(table, lines)
+    entries = ["\n".join(map(_latex_row, entry)) for entry in laid.entries]
+    return "\n".join(
+        [
+            r"% needs \usepackage{booktabs}",
+            r"\begin{table*}",
+            r"\centering",
+            rf"\caption{{{_latex(table.title)}}}",
+            rf"\label{{tab:{table.key}}}",
+            r"\footnotesize",
+            r"\setlength{\tabcolsep}{3pt}",
+            rf"\begin{{tabular}}{{{''.join(word[0] for word in laid.align)}}}",
+            r"\toprule",
+            _latex_row(laid.header),
+            r"\midrule",
+            ("\n\\addlinespace\n" if len(table.columns) > 1 else "\n").join(entries),
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(rf"\par\smallskip\raggedright {_latex(note)}" for note in table.all_notes(lines)),
+            r"\end{table*}",
+        ]
+    )
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(_latex, cells)) + r" \\"
+
+
+def _as_csv(table: PaperTable, lines: Sequence[Line]) -> str:
+    """Return a line for each row, reading and column: plain numbers, published ones as printed."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    words = ["result", "footnote", "remark", *table.more]
+    writer.writerow(
+        ["table", *table.labels, "column", "reading", "published", "measured", "low", "high", "difference", *words]
+    )
+    for line in lines:
+        for reading in table.readings:
+            for column in table.columns:
+                cell, difference = line.cell(reading, column.key), line.difference(reading, column.key)
+                numbers = [None] * 3 if cell is None else [cell.value, *cell.interval]
+                writer.writerow(
+                    [
+                        *(table.key, *line.names, column.key, reading, _printed(line, column)),
+                        *(_plain(number, _decimals(column, line) + 2) for number in (*numbers, difference)),
+                        *(line.results.get(reading, ""), line.footnote, line.remark),
+                        *(line.more or [""] * len(table.more)),
+                    ]
+                )
+    return stream.getvalue().rstrip("\n")
+
+
+def _plain(value: float | None, decimals: int) -> str:
+    return "" if value is None or not math.isfinite(value) else _number(value, decimals)
+
+
+_STYLE = """\
+:root { color-scheme: light dark; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem; }
+.table { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: .6rem; }
+th, td { padding: .15rem .7rem .15rem 0; text-align: left; font-weight: normal; white-space: nowrap; }
+thead th { border-bottom: 1px solid; font-weight: 600; }
+tbody + tbody tr:first-child > * { padding-top: .5rem; }
+.number { text-align: right; }
+p { max-width: 60rem; }"""
+
+
+def _as_html(table: PaperTable, lines: Sequence[Line]) -> str:
+    """Return a page that needs nothing but itself."""
+    laid = grid(table, lines)
+    title = html.escape(table.title)
+    head = "".join(_html_cell("th", laid, i, text, ' scope="col"') for i, text in enumerate(laid.header))
+    parts = [
+        "<!doctype html>",
+        '<html lang="en">',
+        f'<head>\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>",
+        f'<body>\n<div class="table">\n<table>\n<caption>{title}</caption>\n<thead>\n<tr>{head}</tr>\n</thead>',
+    ]
+    for entry in laid.entries:
+        rows = "\n".join(f"<tr>{_html_row(laid, row)}</tr>" for row in entry)
+        parts.append(f"<tbody>\n{rows}\n</tbody>")
+    notes = [f"<p>{html.escape(note)}</p>" for note in table.all_notes(lines)]
+    return "\n".join([*parts, "</table>\n</div>", *notes, "</body>", "</html>"])
+
+
+def _html_row(laid: Grid, row: Sequence[str]) -> str:
+    heads = [i < laid.left and text != "" for i, text in enumerate(row)]
+    return "".join(
+        _html_cell("th" if head else "td", laid, i, text, ' scope="row"' if head else "")
+        for i, (text, head) in enumerate(zip(row, heads, strict=True))
+    )
+
+
+def _html_cell(tag: str, laid: Grid, place: int, text: str, scope: str) -> str:
+    number = ' class="number"' if laid.align[place] == "right" else ""
+    return f"<{tag}{scope}{number}>{html.escape(text)}</{tag}>"
+
+
+def _as_json(table: PaperTable, lines: Sequence[Line]) -> str:
+    return json.dumps(table.to_dict(lines), indent=2, allow_nan=False)
+
+
+FORMATS: dict[str, Callable[[PaperTable, Sequence[Line]], str]] = {
+    "text": _as_text,
+    "markdown": _as_markdown,
+    "latex": _as_latex,
+    "csv": _as_csv,
+    "html": _as_html,
+    "json": _as_json,
+}
