@@ -59,7 +59,7 @@ def evaluate_many(
     kept: dict[str, Any] = {"runs": runs, "resume": resume}
     queue = _Queue(models, options, kept, progress, finished)
     chosen: Any = ENGINES[engine] if isinstance(engine, str) else engine
-    compute_all = getattr(chosen, "queue", None) or partial(one_by_one, chosen)
+    compute_all: Callable[..., Any] = getattr(chosen, "queue", None) or partial(one_by_one, chosen)
     jobs = [partial(queue.begin, place) for place in range(len(models))]
     with closing(compute_all(jobs)) as done:  # whoever interrupts finds the cluster as it was
         for place, number, found in done:
