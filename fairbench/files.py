@@ -45,6 +45,11 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def temporary_names(name: str) -> str:
+    """Return a pattern of the temporary names that :func:`replacing` gives for a file of this name."""
+    return f".{name}.*.tmp{Path(name).suffix}"
+
+
 def write_json(value: Any, path: Path) -> None:
     """Write plain data as JSON, whole or not at all."""
     with replacing(path) as temporary:

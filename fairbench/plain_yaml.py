@@ -4,6 +4,8 @@ from typing import Any
 
 import yaml
 
+from fairbench.errors import first_line
+
 
 class _PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -25,7 +27,12 @@ def parse_yaml(text: str) -> Any:
     yaml.YAMLError
         It is none.
     """
-    return yaml.load(text, _PlainLoader)  # a SafeLoader
+    try:
+        return yaml.load(text, _PlainLoader)  # a SafeLoader
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # a date that is none, a number without digits, a thousand brackets: any kind
+        raise yaml.YAMLError(first_line(error)) from error
 
 
 def dump_yaml(value: Any) -> str:

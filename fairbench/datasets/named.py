@@ -162,7 +162,11 @@ NAMED = {
         (1, 28, 28),
         10_000,
         _fashion_mnist,
-        ("t10k-images-idx3-ubyte.gz", "FashionMNIST/raw"),
+        (  # the last file that a download fetches, packed or not; the folder is there when one failed
+            "t10k-images-idx3-ubyte.gz",
+            "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz",
+            "FashionMNIST/raw/t10k-labels-idx1-ubyte",
+        ),
         "the four files *-ubyte.gz",
     ),
     "imagenette": NamedDataset(

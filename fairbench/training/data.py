@@ -133,5 +133,8 @@ def split_validation(dataset: Dataset, per_class: int) -> tuple[Dataset, Dataset
     present = np.bincount(dataset.labels, minlength=dataset.num_classes) > 0
     if (counts[present] == 0).any():
         name = dataset.classes[int(np.flatnonzero(present & (counts == 0))[0])]
-        raise RecipeError(f"holding out {per_class} images a class leaves none of class {name} to train on.")
+        raise RecipeError(
+            f"holding out {per_class} images a class leaves none of class {name} to train on; lower "
+            "validation_per_class."
+        )
     return dataset.subset(rest), dataset.subset(rows)

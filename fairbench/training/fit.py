@@ -7,7 +7,8 @@ not.
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -202,7 +203,8 @@ class _Fit:
             mean=self._mean,
             space=self.space,
         )
-        self.method.setup(context)
+        with self._methods_own("in setup"):
+            self.method.setup(context)
 
     def open_tensorboard(self) -> None:
         """Write the history for TensorBoard as well."""
@@ -215,26 +217,20 @@ class _Fit:
 
     def run(self) -> Fitted:
         """Train to the end and leave the chosen weights in the module."""
-        refused: list[Any] = [None]
-        if self.fabric.is_global_zero:
-            try:
-                self.folder.claim(self._identity())
-            except FairbenchError as error:
-                refused = [error]
-        if self.fabric.world_size > 1:
-            refused = [self.fabric.broadcast(refused[0])]
-        if refused[0] is not None:
-            raise refused[0]
+        self._by_the_writer(lambda: self.folder.claim(self._identity()))
         first_epoch, spent = self._resume()
         if self.board is not None:  # made once the folder is this run's; what was logged of an epoch cut short goes
             self.board = self.board(purge_step=first_epoch)
-        self.data, count = self.method.training_set(self.data), len(self.data)
-        steps = len(self.data) // self.recipe.batch_size
+        count = len(self.data)
+        with self._methods_own("in training_set"):
+            self.data = self.method.training_set(self.data)
+            steps = len(self.data) // self.recipe.batch_size
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
         self.report({"note": self._beginning(first_epoch)})
         if first_epoch == 0:
             self._seed(-1)
-            self.method.begin(self._validate_once())
+            with self._methods_own("in begin"):
+                self.method.begin(self._validate_once())
         epoch = first_epoch
         while not self._any(self.clock.over(epoch)):
             self._epoch(epoch)
@@ -292,7 +288,8 @@ class _Fit:
 
     def _epoch(self, epoch: int) -> None:
         self._seed(epoch)
-        self.method.start_epoch(epoch, self.clock.progress(epoch, 0))
+        with self._methods_own(f"in start_epoch of epoch {epoch}"):
+            self.method.start_epoch(epoch, self.clock.progress(epoch, 0))
         self.model.train()
         total, count, rate = 0.0, 0, 0.0
         parts = self.data.batches(
@@ -312,12 +309,15 @@ class _Fit:
             self.report({"epoch": epoch, "progress": progress, "loss": total / count})
         if not count:
             return
+        if not all(bool(torch.isfinite(weights).all()) for weights in self.module.parameters()):
+            raise self._not_finite(f"a weight is NaN or infinite after epoch {epoch}")
         validate = self._validate_once()
         self.method.progress = self.clock.progress(epoch + 1, 0)
-        self.method.end_epoch(validate)
-        decay = self.method.average_decay(validate)
-        if decay is not None:
-            self._enter_average(decay)
+        with self._methods_own(f"at the end of epoch {epoch}"):
+            self.method.end_epoch(validate)
+            decay = self.method.average_decay(validate)
+            if decay is not None:
+                self._enter_average(decay)
         self._record(epoch, total / count, rate, validate)
         self._save(epoch + 1)
 
@@ -336,27 +336,49 @@ class _Fit:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        try:
+        place = f"at {where} on {tuple(x.shape)} images"
+        with self._methods_own(place):
             loss = self.method.loss(self.model, x, y)
             if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
                 raise TypeError("the loss must be a scalar tensor with a gradient")
-        except FairbenchError:
-            raise
-        except Exception as error:  # a method or an architecture of one's own can raise anything
-            raise RecipeError(
-                f"method {self.recipe.method} failed at {where} on {tuple(x.shape)} images: {first_line(error)}"
-            ) from error
         value = float(self._mean(loss))
         if not math.isfinite(value):
-            raise RecipeError(
-                f"the loss is {value} at {where}: lower optimizer.lr (now up to {self.recipe.optimizer.lr:g}), or use "
-                f"precision 32; the last whole epoch is in {self.folder.path}."
-            )
-        self.fabric.backward(loss)
+            raise self._not_finite(f"the loss is {value} at {where}")
+        with self._methods_own(place):
+            self.fabric.backward(loss)
         self.optimizer.step()
         if self.recipe.ema is not None:
             self._enter_average(self.recipe.ema)
         return value
+
+    @contextmanager
+    def _methods_own(self, where: str) -> Iterator[None]:
+        """Say in a line what code that can be the user's own, of a method or an architecture, raised."""
+        try:
+            yield
+        except FairbenchError:
+            raise
+        except Exception as error:
+            raise RecipeError(f"method {self.recipe.method} failed {where}: {first_line(error)}") from error
+
+    def _not_finite(self, what: str) -> RecipeError:
+        return RecipeError(
+            f"{what}: lower optimizer.lr (now up to {self.recipe.optimizer.lr:g}), or use precision 32; the last whole "
+            f"epoch is in {self.folder.path}."
+        )
+
+    def _by_the_writer(self, write: Callable[[], None]) -> None:
+        """Let the first process write; where it cannot, all say so, and none waits for it."""
+        refused: list[Any] = [None]
+        if self.fabric.is_global_zero:
+            try:
+                write()
+            except FairbenchError as error:
+                refused = [error]
+        if self.fabric.world_size > 1:
+            refused = [self.fabric.broadcast(refused[0])]
+        if refused[0] is not None:
+            raise refused[0]
 
     def _enter_average(self, decay: float) -> None:
         """Let the weights and statistics as they are now enter their exponential moving average."""
@@ -390,7 +412,7 @@ class _Fit:
         if self.held is None:
             raise RecipeError("this recipe needs held-out training images: set validation_per_class above 0.")
         self.module.eval()
-        return class_errors(
+        found = class_errors(
             self._attack_copy(),
             self.module,
             self.held,
@@ -399,6 +421,9 @@ class _Fit:
             epsilon=self.recipe.validation_epsilon,
             space=self.space,
         )
+        if not bool((torch.isfinite(found.rob_loss) | torch.isnan(found.std)).all()):  # NaN: a class without an example
+            raise self._not_finite("the loss on held-out examples is NaN or infinite")
+        return found
 
     def _validate_average(self) -> ClassErrors:
         """Return those of the running average, which is the result."""
@@ -473,25 +498,26 @@ class _Fit:
         """Write the state and the history, each whole or not at all; only the first process does."""
         if self.present not in self.made_with:
             self.made_with.append(self.present)
-        if self.fabric.is_global_zero:
-            state = {
-                "epoch": next_epoch,
-                "seconds": self.clock.seconds,
-                "module": self.module.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "method": self.method.state(),
-                "average": self.average,
-                "best": self.best,
-                "history": json.dumps(self.history),
-                "class_history": json.dumps(self.class_history),
-                "made_with": json.dumps(self.made_with),
-            }
-            named = ", ".join(self.method.state_fields) or "state()"
-            self.folder.save(
-                state, check=f"method {self.method.name}: its state ({named})" if next_epoch == 1 else None
-            )
-            self._write_history()
-        self.fabric.barrier()
+        self._by_the_writer(lambda: self._write(next_epoch))
+
+    def _write(self, next_epoch: int) -> None:
+        with self._methods_own("in state"):
+            methods_state = self.method.state()
+        state = {
+            "epoch": next_epoch,
+            "seconds": self.clock.seconds,
+            "module": self.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "method": methods_state,
+            "average": self.average,
+            "best": self.best,
+            "history": json.dumps(self.history),
+            "class_history": json.dumps(self.class_history),
+            "made_with": json.dumps(self.made_with),
+        }
+        named = ", ".join(self.method.state_fields) or "state()"
+        self.folder.save(state, check=f"method {self.method.name}: its state ({named})" if next_epoch == 1 else None)
+        self._write_history()
 
     def _write_history(self) -> None:
         """Write what is in the state as CSV too, for people."""
@@ -510,8 +536,11 @@ class _Fit:
             self.average, self.best = state["average"], state["best"]
             self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
             self.made_with = json.loads(state["made_with"])
+            if not (self.history and self.made_with):
+                raise ValueError("it holds no epoch")
+            epoch, seconds = int(state["epoch"]), float(state["seconds"])
         except Exception as error:  # a whole file, but of something else
             raise self.folder.unusable(error) from error
         if self.fabric.is_global_zero:
             self._write_history()
-        return int(state["epoch"]), float(state["seconds"])
+        return epoch, seconds

@@ -6,7 +6,7 @@ beside it; :meth:`Method.loss` is the outer loss on one batch. ``docs/write_a_me
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fairbench.attacks.base import PIXELS, Space
 from fairbench.attacks.pgd import PGDResult, pgd
-from fairbench.errors import RecipeError
+from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.registry import Registry, suggest
 from fairbench.training.data import TrainingData
 
@@ -40,6 +40,12 @@ METHODS = Registry(
     },
 )
 """Method name to its :class:`Method` subclass; ``package.module:Class`` names one's own."""
+
+
+_RADII = ("epsilon", "step", "measured_epsilon")
+"""Options that are a distance in the space of the inputs, whoever's method they are of."""
+_LEAST = {"steps": 1}
+"""Of options whose name says it, whoever's method they are of."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,9 @@ class Context:
     """What inputs may be: pixels in [0, 1], or features of any size."""
 
 
-def option(default: Any, source: str) -> Any:
-    """Declare a hyper-parameter: its default, and where the value is from."""
-    return field(default=default, metadata={"source": source})
+def option(default: Any, source: str, *, least: float | None = None, most: float | None = None) -> Any:
+    """Declare a hyper-parameter: its default, where the value is from, and the range of values that mean something."""
+    return field(default=default, metadata={"source": source, "least": least, "most": most})
 
 
 @dataclass
@@ -222,9 +228,15 @@ class Method:
                 valid = ", ".join(known_options) or "none"
                 raise RecipeError(f"method {cls.name} has no option '{key}'; it has {valid}.")
             chosen[key] = _typed(cls.name, key, value, known_options[key])
-        for key, value in (known_options | chosen).items():
-            _check_range(cls.name, key, value, pixels)
-        return cls(**chosen)
+        for f in fields(cls):
+            if f.init:
+                _check_range(cls.name, f, chosen.get(f.name, f.default), pixels)
+        try:
+            return cls(**chosen)
+        except FairbenchError:
+            raise
+        except Exception as error:  # a method of one's own can raise anything
+            raise RecipeError(f"method {cls.name} cannot be made: {first_line(error)}") from error
 
 
 def method_class(name: str, option: str = "--method") -> type[Method]:
@@ -242,6 +254,8 @@ def method_class(name: str, option: str = "--method") -> type[Method]:
     found: Any = users_attribute(name, option) if ":" in name else METHODS[name]
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise RecipeError(f"{option} {name}: it is not a subclass of fairbench.training.Method.")
+    if not isinstance(getattr(found, "name", None), str):
+        raise RecipeError(f"{option} {name}: the class states no name; give it one, such as name = 'mine'.")
     return found
 
 
@@ -257,24 +271,33 @@ def _typed(method: str, key: str, value: Any, default: Any) -> Any:
         if kind is int:
             return int(str(value))
         return kind(value)
-    except (ValueError, KeyError, ZeroDivisionError):
+    except (ValueError, TypeError, KeyError, ZeroDivisionError):
         raise RecipeError(f"method {method}: {key} is a {kind.__name__} (default {default}), not '{value}'.") from None
 
 
-def _check_range(method: str, key: str, value: Any, pixels: bool) -> None:
-    """Refuse a radius or step of pixels outside (0, 1], which is a slip of scale, and a negative count."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise RecipeError(f"method {method}: {key} is {value}; give a finite number.")
-    if key in ("epsilon", "step") and not pixels and value <= 0:
-        raise RecipeError(f"method {method}: {key} {value:g}: it must be greater than 0.")
-    if key in ("epsilon", "step") and pixels and not 0 < value <= 1:
-        raise RecipeError(
-            f"method {method}: {key} {value:g}: pixels are in [0, 1] here; on the 0..255 scale it is x/255."
-        )
-    least = {"steps": 1, "halve_every": 1, "slack": 0}.get(key)
-    if least is not None and value < least:
-        raise RecipeError(f"method {method}: {key} {value}: it must be at least {least}.")
+def _check_range(method: str, known: "Field[Any]", value: Any, pixels: bool) -> None:
+    """Refuse a radius or step of pixels outside (0, 1], which is a slip of scale, and what the option rules out."""
+    key = known.name
     if not isinstance(value, bool | int | float | str):
         raise RecipeError(
             f"method {method}: option {key} is a {type(value).__name__}; an option is a number, a text or true/false."
         )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RecipeError(f"method {method}: {key} is {value}; give a finite number.")
+    least, most = known.metadata.get("least"), known.metadata.get("most")
+    if least is None:
+        least = _LEAST.get(key)
+    if isinstance(value, bool | str):
+        if key in _RADII or (least, most) != (None, None):
+            raise RecipeError(f"method {method}: {key} is '{value}'; it must be a number.")
+        return
+    if key in _RADII and not pixels and value <= 0:
+        raise RecipeError(f"method {method}: {key} {value:g}: it must be greater than 0.")
+    if key in _RADII and pixels and not 0 < value <= 1:
+        raise RecipeError(
+            f"method {method}: {key} {value:g}: pixels are in [0, 1] here; on the 0..255 scale it is x/255."
+        )
+    if least is not None and value < least:
+        raise RecipeError(f"method {method}: {key} {value:g}: it must be at least {least:g}.")
+    if most is not None and value > most:
+        raise RecipeError(f"method {method}: {key} {value:g}: it must be at most {most:g}.")

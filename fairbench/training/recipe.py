@@ -1,7 +1,6 @@
 """A recipe: everything that determines a training, as plain data in one YAML file of ``model_zoo/recipes``."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
@@ -9,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fairbench.datasets.named import has_features
 from fairbench.errors import RecipeError
-from fairbench.files import data_folder
+from fairbench.files import data_folder, user_path
 from fairbench.plain_yaml import parse_yaml
 from fairbench.registry import is_own_code, suggest
 
@@ -188,7 +187,10 @@ def load_recipe(name: str) -> Recipe:
     RecipeError
         No such recipe (the nearest is suggested), or it does not fit the schema.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else data_folder("model_zoo") / "recipes" / f"{name}.yaml"
+    is_path = name.endswith((".yaml", ".yml"))
+    path = user_path(name) if is_path else data_folder("model_zoo") / "recipes" / f"{name}.yaml"
+    if is_path and not path.is_file():
+        raise RecipeError(f"no recipe file {path}; `fairbench recipes` lists the shipped ones, named without .yaml.")
     if not path.is_file():
         raise RecipeError(f"unknown recipe '{name}'.{suggest(name, recipe_names())}")
     try:

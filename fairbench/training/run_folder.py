@@ -7,6 +7,7 @@ people. A lock keeps a second training out.
 import csv
 import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from fairbench.errors import RecipeError
-from fairbench.files import make_folder, replacing, write_json
-from fairbench.models.cards import CARD_FILE, RUN_FILE
+from fairbench.files import make_folder, replacing, temporary_names, write_json
+from fairbench.models.cards import CARD_FILE, RUN_FILE, WEIGHTS_FILE
 from fairbench.models.checkpoints import safetensors_bytes
 
 STATE, HISTORY, CLASSES = "state.pt", "history.csv", "classes.csv"
@@ -57,6 +58,7 @@ class RunFolder:
         if not recipe.exists() and any(p.name[0] != "." for p in self.path.iterdir()):
             raise RecipeError(f"{self.path} is not empty and holds no run; choose another --out.")
         self._acquire()
+        self._remove_leftovers()
         held = _read_identity(recipe)
         if held == identity:
             return  # goes on, or starts again where its state was removed
@@ -82,6 +84,12 @@ class RunFolder:
         except Timeout as error:
             raise RecipeError(f"{self.path} is being trained in by another process; choose another --out.") from error
         self._lock = lock
+
+    def _remove_leftovers(self) -> None:
+        """Remove the half-written files of trainings that were killed."""
+        for name in (self.name, STATE, HISTORY, CLASSES, LAST, CARD_FILE, WEIGHTS_FILE):
+            for left in self.path.glob(temporary_names(name)):
+                left.unlink(missing_ok=True)
 
     def save(self, state: Mapping[str, Any], *, check: str | None = None) -> None:
         """Write the state in one step.
@@ -115,6 +123,9 @@ class RunFolder:
         if not path.exists():
             return None
         try:
+            with zipfile.ZipFile(path) as archive:  # torch does not look at the checksums that it writes
+                if (damaged := archive.testzip()) is not None:
+                    raise zipfile.BadZipFile(f"{damaged} is damaged")
             return dict(torch.load(path, map_location=device, weights_only=True))
         except Exception as error:  # damaged bytes make the reader raise anything
             raise self.unusable(error) from error

@@ -75,6 +75,12 @@ def test_a_run_that_is_done_or_half_done_says_so(recipe: Path, cli: Cli, tmp_pat
         (["--method", "pgd_at"], "has its method: leave --method pgd_at out"),
         (["--set", "epochs=2"], "no key 'epochs'. Did you mean 'schedule.epochs'?"),
         (["--set", "ema=0.9", "--set", "method=cfa"], "leave ema out"),
+        (["--set", "batch_size=2020-13-45"], "batch_size: Input should be a valid integer"),
+        (["--set", "batch_size=0x_"], "batch_size: Input should be a valid integer"),
+        (["--set", "batch_size=!!timestamp x"], "batch_size: Input should be a valid integer"),
+        (["--set", f"batch_size={'1' * 5000}"], "batch_size: "),
+        (["--set", f"schedule.milestones={'[' * 3000}"], "schedule.milestones: "),
+        (["--recipe", "nowhere/mine.yaml"], "no recipe file nowhere/mine.yaml"),
     ],
 )
 def test_what_cannot_be_trained_is_one_clear_line(
@@ -106,6 +112,23 @@ def test_yaml_that_unfolds_without_end_is_refused(kind: str, recipe: Path, cli: 
         ran = cli("evaluate", "--model", tmp_path / "run")
     assert ran.code == 2
     assert "it has an alias" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", ["2020-13-45", "0x_", "!!timestamp x", "!!bool x", "[" * 3000])
+@pytest.mark.parametrize("kind", ["recipe", "card"])
+def test_a_value_that_yaml_cannot_read_is_one_clear_line(
+    kind: str, value: str, recipe: Path, cli: Cli, tmp_path: Path
+) -> None:
+    if kind == "recipe":
+        recipe.write_text(f"{recipe.read_text()}seed: {value}\n")
+        ran = cli("train", "--recipe", recipe, "--out", tmp_path / "run")
+    else:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "card.yaml").write_text(f"name: {value}\n")
+        ran = cli("evaluate", "--model", tmp_path / "run")
+    assert ran.code == 2
+    assert "not readable YAML" in ran.err
     assert ran.err.count("\n") == 1
 
 

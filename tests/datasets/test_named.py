@@ -65,6 +65,14 @@ def test_fashion_mnist_is_read_from_its_four_files_alone(layout: str, tmp_path: 
     assert len(load_dataset("fashion_mnist", "train", data_dir=root, download=False)) == 30
 
 
+def test_a_download_that_failed_is_tried_again(tmp_path: Path) -> None:
+    raw = tmp_path / "fashion_mnist" / "FashionMNIST" / "raw"
+    raw.mkdir(parents=True)  # torchvision makes it before it fetches the first file
+    assert find_named("fashion_mnist", [tmp_path]) is None
+    (raw / "t10k-images-idx3-ubyte.gz").write_bytes(b"")
+    assert find_named("fashion_mnist", [tmp_path]) is None
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"<html></html>", idx(np.zeros((20, 28, 28)))[:60], gzip.compress(b"no idx file")]
 )

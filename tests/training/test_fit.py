@@ -1,6 +1,7 @@
 """The loop on real digits: it learns, it resumes to the same weights, it never loses what it had."""
 
 import csv
+import io
 import json
 import os
 import signal
@@ -343,6 +344,18 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path):
         train(chosen, tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("held", "decay", "message"),
+    [(20, 0.0, "loss on held-out examples is NaN or infinite"), (0, 1e30, "weight is NaN or infinite after epoch 0")],
+)
+def test_what_the_last_step_made_infinite_is_no_result_and_no_state(held, decay, message, tmp_path):
+    fast = {"name": "sgd", "lr": 1e30, "weight_decay": decay}
+    chosen = recipe("standard", optimizer=fast, batch_size=1200, validation_per_class=held, schedule={"epochs": 1})
+    with pytest.raises(RecipeError, match=rf"{message}: lower optimizer\.lr"):
+        train(chosen, tmp_path / "run")
+    assert not any((tmp_path / "run" / name).exists() for name in ("state.pt", "model.safetensors", "card.yaml"))
+
+
 def test_a_folder_of_another_run_is_left_alone(start):
     before = {p.name: p.read_bytes() for p in start.iterdir()}
     with pytest.raises(RecipeError, match=r"another run .*seed"):
@@ -466,6 +479,26 @@ def test_two_processes_give_the_same_loss_curve_as_one(name, options, lr, tmp_pa
     assert losses[2] == pytest.approx(losses[1], rel=1e-5)
 
 
+FULL = textwrap.dedent("""
+    from fairbench.errors import OutcomesError
+    from fairbench.training import run_folder
+    def full(path, state, check=None):
+        raise OutcomesError("the disk is full")
+    run_folder.RunFolder.save = full
+""")
+
+
+def test_what_one_process_cannot_write_all_processes_say(tmp_path):
+    (tmp_path / "run.py").write_text(FULL + DISTRIBUTED)
+    command = [sys.executable, str(tmp_path / "run.py"), recipe("standard").model_dump_json(), str(tmp_path / "o"), "2"]
+    ran = subprocess.run(
+        command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode
+    raised = {line.partition("]: ")[2] or line for line in ran.stderr.splitlines() if "Error: " in line}
+    assert raised == {"fairbench.errors.OutcomesError: the disk is full"}
+
+
 def test_the_state_file_holds_no_code(start):
     state = torch.load(start / "state.pt", weights_only=True)
     assert json.loads(state["history"])[0]["epoch"] == 0
@@ -510,6 +543,60 @@ OWN = textwrap.dedent("""
     class Raises(Base):
         def loss(self, model, x, y):
             raise KeyError("it broke\\nbadly")
+
+    class Plain(Base):
+        def loss(self, model, x, y):
+            return F.cross_entropy(model(x), y)
+
+    class Nameless(Method):
+        def loss(self, model, x, y):
+            return F.cross_entropy(model(x), y)
+
+    class Setup(Plain):
+        def setup(self, context):
+            raise ValueError("it broke")
+
+    class TrainingSet(Plain):
+        def training_set(self, data):
+            return None
+
+    class Begin(Plain):
+        def begin(self, validate):
+            raise ValueError("it broke")
+
+    class StartEpoch(Plain):
+        def start_epoch(self, epoch):
+            pass
+
+    class EndEpoch(Plain):
+        def end_epoch(self, validate):
+            raise ValueError("it broke")
+
+    class AverageDecay(Plain):
+        def average_decay(self, validate):
+            return "0.9"
+
+    class State(Plain):
+        state_fields = ("missing",)
+
+    class Backward(Plain):
+        def loss(self, model, x, y):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+    @dataclass
+    class Post(Plain):
+        def __post_init__(self):
+            raise ValueError("it broke")
+
+    @dataclass
+    class NoDefault(Plain):
+        share: float = option(None, "mine")
+
+    @dataclass
+    class NamedEpsilon(Plain):
+        epsilon: str = option("small", "mine")
 
     class NumpyState(Base):
         state_fields = ("w",)
@@ -558,6 +645,18 @@ def own(tmp_path, monkeypatch):
     [
         ({"method": "own_code:Vector"}, r"own_code:Vector failed at epoch 0, step 0 .*scalar tensor with a gradient"),
         ({"method": "own_code:Raises"}, r"own_code:Raises failed at epoch 0, step 0 .*KeyError: 'it broke"),
+        ({"method": "own_code:Nameless"}, "the class states no name"),
+        ({"method": "own_code:Setup"}, "own_code:Setup failed in setup: ValueError: it broke"),
+        ({"method": "own_code:TrainingSet"}, "failed in training_set: TypeError"),
+        ({"method": "own_code:Begin"}, "failed in begin: ValueError: it broke"),
+        ({"method": "own_code:StartEpoch"}, "failed in start_epoch of epoch 0: TypeError"),
+        ({"method": "own_code:EndEpoch"}, "failed at the end of epoch 0: ValueError: it broke"),
+        ({"method": "own_code:AverageDecay"}, "failed at the end of epoch 0: TypeError"),
+        ({"method": "own_code:State"}, "failed in state: AttributeError: .*missing"),
+        ({"method": "own_code:Backward"}, "failed at epoch 0, step 0 on .*second time"),
+        ({"method": "own_code:Post"}, "method own cannot be made: ValueError: it broke"),
+        ({"method": "own_code:NoDefault", "options": {"share": 1}}, "share is a NoneType"),
+        ({"method": "own_code:NamedEpsilon"}, "epsilon is 'small'; it must be a number"),
         ({"method": "own_code:NumpyState"}, r"its state \(w\) is not plain data"),
         ({"method": "own_code:PathOption"}, "option layers is a tuple"),
         ({"method": "own_code:BigEpsilon"}, "epsilon 8: pixels are in"),
@@ -575,6 +674,42 @@ def test_what_cannot_work_is_said_before_or_at_the_first_epoch_in_one_line(chang
         train(recipe(**{"method": "standard", **changes}), tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run" / "card.yaml").exists()
+
+
+def flipped(content):
+    content = bytearray(content)
+    content[len(content) // 2] ^= 255
+    return bytes(content)
+
+
+def without(key):
+    def changed(content):
+        state = torch.load(io.BytesIO(content), weights_only=True)
+        del state[key]
+        whole = io.BytesIO()
+        torch.save(state, whole)
+        return whole.getvalue()
+
+    return changed
+
+
+@pytest.mark.parametrize("damage", [flipped, without("epoch"), without("seconds")])
+def test_a_state_with_a_wrong_byte_or_a_part_less_makes_no_model(damage, tmp_path):
+    chosen = recipe("standard", schedule={"epochs": 1})
+    train(chosen, tmp_path / "run")
+    state, before = tmp_path / "run" / "state.pt", weights(tmp_path / "run")
+    state.write_bytes(damage(state.read_bytes()))
+    with pytest.raises(RecipeError, match=r"state\.pt is not a whole state of this run"):
+        train(chosen, tmp_path / "run")
+    assert same(weights(tmp_path / "run"), before)
+
+
+def test_what_a_killed_training_left_half_written_goes(tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in (".state.pt.k1ll3d.tmp.pt", ".model.safetensors.k1ll3d.tmp.safetensors", ".mine.tmp"):
+        (tmp_path / "run" / name).write_bytes(b"half")
+    train(recipe("standard", schedule={"epochs": 1}), tmp_path / "run")
+    assert {path.name for path in (tmp_path / "run").glob("*.tmp*")} == {".mine.tmp"}
 
 
 def test_an_edited_method_of_ones_own_is_another_run(tmp_path, own, monkeypatch):

@@ -501,6 +501,14 @@ def test_every_option_states_its_source(name):
         ("bat", {}, "author_code", "Did you mean 'authors_code'"),
         ("bat", {"target": "nowhere"}, None, "target is one of"),
         ("frl", {"tolerance": 5}, None, "share in 0..1"),
+        ("trades", {"beta": -1}, None, "beta -1: it must be at least 0"),
+        ("wat", {"rate": "-0.1"}, None, "rate -0.1: it must be at least 0"),
+        ("cfa", {"warm_up": 20}, None, "warm_up 20: it must be at most 1"),
+        ("cfa", {"decay": 1.1}, None, "decay 1.1: it must be at most 1"),
+        ("refrl_reweight", {"window": 0}, None, "window 0: it must be at least 1"),
+        ("refrl_reweight", {"held_out": -1}, None, "held_out -1: it must be at least 1"),
+        ("refrl_remargin", {"measured_epsilon": 16}, None, "measured_epsilon 16: pixels are in"),
+        ("frl", {"rate1": -1}, None, "rate1 -1: it must be at least 0"),
     ],
 )
 def test_a_bad_option_is_one_clear_line(name, options, variant, message):

@@ -45,12 +45,12 @@ class BAT(Method):
         "table2_row6": {"boundary_source": False},
     }
 
-    beta: float = option(6.0, "the authors' code; as TRADES")
-    alpha: float = option(1.0, "the authors' code")
+    beta: float = option(6.0, "the authors' code; as TRADES", least=0)
+    alpha: float = option(1.0, "the authors' code", least=0)
     epsilon: float = option(0.031, "the authors' code; the paper says 8/255")
     step: float = option(0.007, "the authors' code; the paper says 2/255")
     steps: int = option(10, "sun2023, Implementation Details")
-    slack: int = option(0, "sun2023, Algorithm 1; the authors' code goes on 1 step past the boundary")
+    slack: int = option(0, "sun2023, Algorithm 1; the authors' code goes on 1 step past the boundary", least=0)
     reverse_uniform: bool = option(False, "sun2023, Equation 6; the authors' code has KL(f || U)")
     target: str = option("both", "sun2023, Table 2: points of the target-class term")
     boundary_source: bool = option(True, "sun2023, Table 2: row 6 has plain TRADES terms")

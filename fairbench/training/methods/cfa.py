@@ -26,15 +26,18 @@ class CFA(Method):
     needs_validation: ClassVar[bool] = True
     state_fields: ClassVar[tuple[str, ...]] = ("factor",)
 
-    beta: float = option(6.0, "as TRADES")
+    beta: float = option(6.0, "as TRADES", least=0)
     epsilon: float = option(8 / 255, "as PGD-AT")
     step: float = option(2 / 255, "as PGD-AT")
     steps: int = option(10, "as TRADES")
-    share: float = option(0.5, "lambda 1 and lambda 2, the authors' code")
-    warm_up: float = option(10 / 200, "10 of 200 epochs, the authors' code")
-    decay: float = option(0.88, "decay of the weight average, the authors' code")
+    share: float = option(0.5, "lambda 1 and lambda 2, the authors' code", least=0)
+    warm_up: float = option(10 / 200, "10 of 200 epochs, the authors' code", least=0, most=1)
+    decay: float = option(0.88, "decay of the weight average, the authors' code", least=0, most=1)
     threshold: float = option(
-        0.2, "least robust accuracy of the worst class for an epoch to count; the authors' code has 0.24 too"
+        0.2,
+        "least robust accuracy of the worst class for an epoch to count; the authors' code has 0.24 too",
+        least=0,
+        most=1,
     )
 
     def setup(self, context: Context) -> None:

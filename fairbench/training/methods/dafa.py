@@ -44,12 +44,12 @@ class DAFA(Method):
     source: ClassVar[str] = "Lee et al., DAFA: Distance-Aware Fair Adversarial Training, ICLR 2024, arXiv:2401.12532"
     state_fields: ClassVar[tuple[str, ...]] = ("weights", "weighted")
 
-    beta: float = option(6.0, "as TRADES")
+    beta: float = option(6.0, "as TRADES", least=0)
     epsilon: float = option(0.031, "as TRADES")
     step: float = option(0.007, "as TRADES")
     steps: int = option(10, "as TRADES")
-    strength: float = option(1.0, "lambda of the paper")
-    warm_up: float = option(70 / 110, "70 of 110 epochs")
+    strength: float = option(1.0, "lambda of the paper", least=0)
+    warm_up: float = option(70 / 110, "70 of 110 epochs", least=0, most=1)
 
     def setup(self, context: Context) -> None:
         """Start with equal weights."""

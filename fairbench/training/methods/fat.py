@@ -23,8 +23,8 @@ class FAT(Method):
     epsilon: float = option(0.031, "the authors' code")
     step: float = option(0.007, "the authors' code")
     steps: int = option(10, "the authors' code")
-    first: float = option(50 / 120, "tau 1 from epoch 50 of 120")
-    second: float = option(90 / 120, "tau 2 from epoch 90 of 120")
+    first: float = option(50 / 120, "tau 1 from epoch 50 of 120", least=0, most=1)
+    second: float = option(90 / 120, "tau 2 from epoch 90 of 120", least=0, most=1)
 
     @property
     def tau(self) -> int:

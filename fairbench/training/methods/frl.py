@@ -54,12 +54,12 @@ class FRL(Method):
     }
 
     tolerance: float = option(0.05, "tau; xu2021 and sun2023 use 0.05 and 0.07")
-    beta: float = option(1.5, "the authors' code")
+    beta: float = option(1.5, "the authors' code", least=0)
     epsilon: float = option(8 / 255, "xu2021")
     steps: int = option(10, "as TRADES")
-    rate1: float = option(0.05, "r1, the authors' code; halved every 40 epochs")
-    rate2: float = option(0.2, "r2, the authors' code")
-    halve_every: int = option(40, "epochs after which r1 is halved, the authors' code")
+    rate1: float = option(0.05, "r1, the authors' code; halved every 40 epochs", least=0)
+    rate2: float = option(0.2, "r2, the authors' code", least=0)
+    halve_every: int = option(40, "epochs after which r1 is halved, the authors' code", least=1)
     reweight_boundary: bool = option(True, "remargin alone leaves lambda1 at 0")
 
     def __post_init__(self) -> None:

@@ -38,7 +38,9 @@ class GAIRAT(Method):
     step: float = option(0.007, "the authors' code")
     steps: int = option(10, "the authors' code")
     shift: float = option(-1.0, "Lambda, the authors' code")
-    burn_in: float = option(0.5, "weights from epoch 60 of 120 (30 of 100 in the code's other setting)")
+    burn_in: float = option(
+        0.5, "weights from epoch 60 of 120 (30 of 100 in the code's other setting)", least=0, most=1
+    )
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the mean weighted cross-entropy on adversarial examples."""

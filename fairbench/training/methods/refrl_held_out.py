@@ -26,9 +26,11 @@ class RefrlHeldOut(Method):
     needs_validation: ClassVar[bool] = True
 
     held_out: int = option(
-        100, "ours: held-out images attacked before each batch; the public notebooks take 20 batches"
+        100, "ours: held-out images attacked before each batch; the public notebooks take 20 batches", least=1
     )
-    window: int = option(20, "batches pooled: as many held-out images as the public notebooks look at before each")
+    window: int = option(
+        20, "batches pooled: as many held-out images as the public notebooks look at before each", least=1
+    )
 
     def setup(self, context: Context) -> None:
         """Start with no measurement."""

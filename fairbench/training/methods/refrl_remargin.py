@@ -24,9 +24,9 @@ class RefrlRemargin(RefrlHeldOut):
     source: ClassVar[str] = "refrl2022, Section 3.4, Experiment 3"
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"as_published": {"right_labels": False}}
 
-    tolerance: float = option(0.05, "refrl2022, Section 3.3")
-    alpha_natural: float = option(5.0, "as its reweight")
-    alpha_radius: float = option(10.0, "the public notebooks")
+    tolerance: float = option(0.05, "refrl2022, Section 3.3", least=0, most=1)
+    alpha_natural: float = option(5.0, "as its reweight", least=0)
+    alpha_radius: float = option(10.0, "the public notebooks", least=0)
     epsilon: float = option(8 / 255, "radius of a class at the tolerance")
     step: float = option(1 / 255, "the public notebooks")
     steps: int = option(20, "the public notebooks")

@@ -27,9 +27,9 @@ class RefrlReweight(RefrlHeldOut):
         "5:1": {},
     }
 
-    tolerance: float = option(0.05, "refrl2022, Section 3.3")
-    alpha_natural: float = option(5.0, "refrl2022, Section 3.3: 5:1 was best")
-    alpha_boundary: float = option(1.0, "refrl2022, Section 3.3: 5:1 was best")
+    tolerance: float = option(0.05, "refrl2022, Section 3.3", least=0, most=1)
+    alpha_natural: float = option(5.0, "refrl2022, Section 3.3: 5:1 was best", least=0)
+    alpha_boundary: float = option(1.0, "refrl2022, Section 3.3: 5:1 was best", least=0)
     epsilon: float = option(16 / 255, "the public notebooks")
     step: float = option(1 / 255, "the public notebooks")
     steps: int = option(20, "the public notebooks")

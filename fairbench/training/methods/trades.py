@@ -22,7 +22,7 @@ class Trades(Method):
     name: ClassVar[str] = "trades"
     source: ClassVar[str] = "Zhang et al., 2019, arXiv:1901.08573, Equation 5"
 
-    beta: float = option(6.0, "1/lambda; sun2023 compares 1 and 6")
+    beta: float = option(6.0, "1/lambda; sun2023 compares 1 and 6", least=0)
     epsilon: float = option(0.031, "the authors' code")
     step: float = option(0.007, "the authors' code")
     steps: int = option(10, "the authors' code")

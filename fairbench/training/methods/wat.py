@@ -23,11 +23,11 @@ class WAT(Method):
     needs_validation: ClassVar[bool] = True
     state_fields: ClassVar[tuple[str, ...]] = ("cost", "weights")
 
-    beta: float = option(6.0, "as TRADES")
+    beta: float = option(6.0, "as TRADES", least=0)
     epsilon: float = option(0.031, "the authors' code")
     step: float = option(0.007, "the authors' code")
     steps: int = option(10, "the authors' code")
-    rate: float = option(0.1, "eta, the authors' code")
+    rate: float = option(0.1, "eta, the authors' code", least=0)
 
     def setup(self, context: Context) -> None:
         """Start with weights of 1 and no cost."""
