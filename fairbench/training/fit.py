@@ -160,6 +160,9 @@ class _Fit:
         layout = probe(module, dataset, recipe.architecture)
         self.classes = dataset.classes
         self.data_sha256 = dataset.sha256
+        self.start_sha256 = None
+        if recipe.start is not None:  # a model trained again under the same name is another start
+            self.start_sha256 = provenance.sha256_state((source or module).state_dict())
         training, held = split_validation(dataset, recipe.validation_per_class)
         self.kind = dataset.kind
         self.space = PIXELS if dataset.features is None else UNBOUNDED
@@ -484,8 +487,10 @@ class _Fit:
         torch.manual_seed((self.recipe.seed << 20) + epoch + 1)
 
     def _identity(self) -> dict[str, Any]:
-        """Return what determines the run: recipe, budget, data, and code of the user's own."""
+        """Return what determines the run: recipe, budget, data, weights it starts from, and code of the user's own."""
         identity = self.recipe.model_dump(mode="json") | {"time_budget": self.budget, "data_sha256": self.data_sha256}
+        if self.start_sha256 is not None:
+            identity["start_sha256"] = self.start_sha256
         for name in ("normalize", "balance"):  # runs that were begun before there were these go on
             if not identity[name]:
                 del identity[name]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fairbench.datasets.named import has_features
 from fairbench.errors import RecipeError
@@ -75,6 +75,11 @@ class Recipe(_Plain):
     tuned: str = "nothing"
     normalize: bool = False
     balance: bool = False
+
+    @field_validator("drop_classes")
+    @classmethod
+    def _each_class_once(cls, dropped: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(dropped)))
 
     @model_validator(mode="after")
     def _fits_its_inputs(self) -> Self:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,6 +145,22 @@ def test_an_interrupted_run_from_a_trained_model_ends_with_the_same_weights(name
         train(chosen, tmp_path / "cut", report=crash_after(0))
     train(chosen, tmp_path / "cut")
     assert same(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+
+
+def test_a_start_that_was_trained_again_makes_another_run(start, tmp_path):
+    before = tmp_path / "before"
+    shutil.copytree(start, before)
+    chosen = recipe("pgd_at", options=FAST, start=str(before), schedule={"epochs": 1})
+    train(chosen, tmp_path / "run")
+    train(chosen, tmp_path / "run")
+    shutil.rmtree(before)
+    train(recipe("standard", seed=1, schedule={"epochs": 1}), before)
+    with pytest.raises(RecipeError, match=r"another run \(it differs in start_sha256\)"):
+        train(chosen, tmp_path / "run")
+
+
+def test_classes_dropped_twice_or_in_another_order_are_the_same_recipe():
+    assert recipe("standard", drop_classes=(3, 2, 3)) == recipe("standard", drop_classes=(2, 3))
 
 
 def test_a_finished_run_asked_again_changes_nothing_wherever_it_is_asked(start, monkeypatch):
