@@ -17,8 +17,8 @@ from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, ModelError, first_line
 from fairbench.evaluation import costs, speed
 from fairbench.evaluation.costs import Cost, Survivors, Work
+from fairbench.evaluation.device import checked_device
 from fairbench.evaluation.protocol import Protocol
-from fairbench.evaluation.runner import _checked_device
 from fairbench.evaluation.speed import BatchSpeed, Flops
 from fairbench.models.base import Model
 from fairbench.models.prepare import frozen, prepare
@@ -120,7 +120,7 @@ def bench(
     FairbenchError
         The model cannot take the data, or memory does not hold the smallest batch.
     """
-    device = _checked_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = checked_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     limit = memory if memory is not None else (speed.free_memory(device) or math.inf) / 2
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     original = frozen(model.module).to(device)

@@ -8,8 +8,7 @@ neither the order of shards nor a resume can change a byte of the table.
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from fairbench.attacks.base import PIXELS, Attack, Space, Tick, label_confidence
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError, first_line
 from fairbench.evaluation import diagnostics
+from fairbench.evaluation.device import checked_device, exact
 from fairbench.evaluation.engines import ENGINES, Engine, Shard
 from fairbench.evaluation.protocol import QUICK, Protocol
 from fairbench.files import cache_folder, make_folder
@@ -158,7 +158,7 @@ def plan(
     data = fitted(dataset, model, protocol)
     if source is not None:
         _check_source(source, model, data, protocol)
-    device = _checked_device(device)
+    device = checked_device(device)
     return Run(model, data, protocol, batch_size, device=device, source=source, precision=precision)
 
 
@@ -209,13 +209,6 @@ def fitted(dataset: Dataset, model: Model, protocol: Protocol) -> Dataset:
     return dataset if model.input_size is None else dataset.resized(*model.input_size)
 
 
-@contextmanager
-def _exact() -> Iterator[None]:
-    """Compute in float32 proper and repeatably: cuDNN would round to TF32, and choose algorithms by a race."""
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-        yield
-
-
 class Run:
     """One evaluation: what determines it, how a shard is computed, how shards become a table."""
 
@@ -263,7 +256,7 @@ class Run:
         }
 
     @cached_property
-    @_exact()
+    @exact()
     def behaviour(self) -> str:
         """Hash of what the model says of the first examples, to four decimals: what no look at its code can miss.
 
@@ -282,7 +275,7 @@ class Run:
         """Name of the run's folder."""
         return run_identity(self.determinants)
 
-    @_exact()
+    @exact()
     def compute(self, number: int, tick: Tick) -> Shard:
         """Attack one shard and return its columns and seconds."""
         x, y, index = self._batch(number)
@@ -321,7 +314,7 @@ class Run:
         x, y, index = self.dataset.batch(self.rows(number))
         return x.to(self.device), y.to(self.device), index
 
-    @_exact()
+    @exact()
     def inspect(self) -> list[str]:
         """Check the model on the first shard, prepare the copy that is attacked, and return warnings."""
         batch = self._batch(0)
@@ -505,15 +498,6 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _out_of_memory(batch_size: int) -> ModelError:
     return ModelError(f"out of memory at batch size {batch_size}; pass a smaller --batch-size.")
-
-
-def _checked_device(device: str) -> str:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = (str(error).splitlines() or ["not available"])[0]
-        raise ProtocolError(f"device '{device}' cannot be used: {first}") from error
-    return device
 
 
 def _finished(folder: Path, examples: int) -> Outcomes | None:

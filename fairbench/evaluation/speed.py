@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairbench.attacks.pgd import pgd
-from fairbench.evaluation.runner import _exact
+from fairbench.evaluation.device import exact
 from fairbench.memory import keep_freed_memory
 
 MATRIX_PRODUCT, CONVOLUTION = PEAKS = ("matrix product", "3x3 convolution")
@@ -110,7 +110,7 @@ def peak(dtype: torch.dtype = torch.float32, device: str = "cpu", *, budget: flo
     kept for long. float32 is float32 proper: no TF32.
     """
     keep_freed_memory()
-    with torch.no_grad(), _exact():
+    with torch.no_grad(), exact():
         return {
             MATRIX_PRODUCT: _best((_matrix_product(side, dtype, device) for side in _SIDES), device, budget),
             CONVOLUTION: _best((_convolution(batch, dtype, device) for batch in _BATCHES), device, budget),
@@ -173,7 +173,7 @@ def measure_batch(module: nn.Module, x: Tensor, y: Tensor, *, budget: float) -> 
     keep_freed_memory()
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(x.device)
-    with _exact():
+    with exact():
         seconds_of(attack(1), device)  # warm-up: memory is asked for, kernels are chosen
         steps = _times(seconds_of(attack(1), device))
         stepped = Rate.of(len(x) * steps, repeated(attack(steps), device, budget=2 * budget / 3))
