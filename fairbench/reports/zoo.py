@@ -13,7 +13,8 @@ from fairbench.reports.models import average_cell, worst_cell
 
 _WHOLE = ("standard", "sooksatra2022")
 """Protocols that attack the whole test split by PGD-20: of images, and of features."""
-_AUTOATTACK = ".quick.attacks-pgd20-autoattack"
+_AUTOATTACK = (".leaderboard", ".quick.attacks-pgd20-autoattack")
+"""Results with AutoAttack, on the whole test split and on the sample; the first that is there is shown."""
 _HEADER = (
     "model",
     "avg std",
@@ -24,14 +25,15 @@ _HEADER = (
     "CAU",
     "avg rob (AutoAttack)",
     "worst rob (AutoAttack)",
+    "images (AutoAttack)",
 )
 
 
 def zoo_table(dataset: str, folder: Path | None = None) -> str:
     """Return a Markdown table of the models with a result on a whole test split, least worst-class error first.
 
-    Errors in percent with 95 % intervals: PGD-20 on the whole test split, AutoAttack on the 1,000-image sample; of
-    features, which AutoAttack cannot attack, PGD-20 alone.
+    Errors in percent with 95 % intervals: PGD-20 on the whole test split, AutoAttack on as many images as the last
+    column says, the whole split or the sample; of features, which AutoAttack cannot attack, PGD-20 alone.
 
     Raises
     ------
@@ -48,8 +50,8 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         if outcomes.manifest["dataset"]["name"] != dataset:
             continue
         found = summarize(outcomes).attacks["pgd20"]
-        sample = model + _AUTOATTACK
-        strong = summarize(read_result(sample, folder)).attacks["autoattack"] if sample in names else None
+        stronger = next((model + kind for kind in _AUTOATTACK if model + kind in names), None)
+        strong = None if stronger is None else summarize(read_result(stronger, folder)).attacks["autoattack"]
         shown = len(_HEADER) if rest == "standard" else _HEADER.index("avg rob (AutoAttack)")
         rows.append((found.worst_rob, _row(model, found, strong)[:shown]))
     if not rows:
@@ -79,5 +81,5 @@ def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list
     cells = [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
     cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob"), f"{found.cau:.2f}"]
     if strong is None:
-        return [f"`{model}`", *cells, "not measured", "not measured"]
-    return [f"`{model}`", *cells, average_cell(strong, "avg_rob"), worst_cell(strong, "worst_rob")]
+        return [f"`{model}`", *cells, "not measured", "not measured", ""]
+    return [f"`{model}`", *cells, average_cell(strong, "avg_rob"), worst_cell(strong, "worst_rob"), f"{strong.n:,}"]
