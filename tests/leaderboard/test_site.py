@@ -60,7 +60,8 @@ def board(tmp_path_factory):
     board = tmp_path_factory.mktemp("site") / "board"
     (board / "results").mkdir(parents=True)
     for path in results_folder().glob("*"):
-        if path.name.startswith(("bat_lenet5", "lenet5_fashion_adversarial", "pgd_at_mlp", "static_augmentation_mlp")):
+        chosen = ("bat_lenet5", "lenet5_fashion_adversarial", "pgd_at_mlp", "static_augmentation_mlp")
+        if path.name.startswith(chosen) and ".leaderboard." not in path.name:
             (board / "results" / path.name).write_bytes(path.read_bytes())
     submit(board / "submissions" / "plain" / "1", "plain")
     said = {"title": HOSTILE, "licence": HOSTILE, "authors": [HOSTILE], "extra_data": HOSTILE, "training_cost": HOSTILE}
