@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
 from fairbench.attacks.fab import fab
+from fairbench.attacks.per_example import beside
 from fairbench.attacks.square import square
 from fairbench.randomness import uniform_noise
 
@@ -119,7 +120,7 @@ class AutoAttack:
 
     def _inside(self, found: Tensor, x: Tensor) -> Tensor:
         """Undo float32 rounding at the border of the ball; a candidate further out than that is none: back to x."""
-        inside = self.threat_model.contains(found, x).view(-1, *[1] * (x.ndim - 1))
+        inside = beside(self.threat_model.contains(found, x), x)
         return torch.where(inside, self.threat_model.project(found, x), x)
 
     def _plan(self) -> list[_Stage]:
@@ -152,7 +153,7 @@ class AutoAttack:
         noise = self._noise(batch, tuple(batch.x.shape[1:]), stream)
         start = batch.x + self.threat_model.epsilon * attack.normalize(noise)
         _, right, _, found = attack.attack_single_run(batch.x, batch.y, x_init=start)
-        return torch.where((right == 0).view(-1, *[1] * (batch.x.ndim - 1)), found, batch.x)
+        return torch.where(beside(right == 0, batch.x), found, batch.x)
 
     def _fab(self, model: _Model, batch: _Batch, rank: int | None = None) -> Tensor:
         """Run FAB from the example itself, towards the class of some rank or (None) the nearest boundary."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fairbench.attacks.per_example import beside
+
 ALPHA_MAX = 0.1
 """Largest weight of the step back towards the example."""
 ETA = 1.05
@@ -63,10 +65,10 @@ def fab(model: Model, x: Tensor, y: Tensor, *, iterations: int, rank: int | None
         with torch.no_grad():
             crossed = model(point).argmax(1) != y
         distance = (at - start).abs().amax(1)
-        better = _as(crossed & (distance < shortest), x)
+        better = beside(crossed & (distance < shortest), x)
         nearest = torch.where(better, point, nearest)
         shortest = torch.where(better.flatten(), distance, shortest)
-        point = torch.where(_as(crossed, x), torch.lerp(x, point, BETA), point)
+        point = torch.where(beside(crossed, x), torch.lerp(x, point, BETA), point)
     return nearest
 
 
@@ -128,8 +130,3 @@ def _boundary(model: Model, point: Tensor, y: Tensor, target: Tensor | None) -> 
     away[rows, y] = torch.inf
     at = away.argmin(1)
     return differences[rows, at], gradients[rows, at]
-
-
-def _as(rows: Tensor, x: Tensor) -> Tensor:
-    """Give (B,) values the dimensions of ``x``."""
-    return rows.view(-1, *[1] * (x.ndim - 1))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
+from fairbench.attacks.per_example import margin as margin_of
 from fairbench.attacks.pgd import pgd
 from fairbench.randomness import uniform_noise
 
@@ -186,7 +187,7 @@ class _Search:
         """Guess each example's level from its margin and the margin's gradient: for a linear model it is exact."""
         x = self.x.detach().clone().requires_grad_()
         with torch.enable_grad():
-            margin = _margin(self.model(x), self.y)
+            margin = margin_of(self.model(x), self.y)
             (gradient,) = torch.autograd.grad(margin.sum(), x)
         slope = gradient.abs().flatten(1).sum(1)
         self.last_margin = margin.detach().double().cpu().numpy()
@@ -197,7 +198,7 @@ class _Search:
         """Guess where the margin ends: along the line through the last two radii that did not break the example."""
         at = torch.from_numpy(rows).to(self.x.device)
         with torch.no_grad():
-            margin = _margin(self.model(last), self.y[at]).double().cpu().numpy()
+            margin = margin_of(self.model(last), self.y[at]).double().cpu().numpy()
         fall = (self.last_margin[rows] - margin) / (level - self.last_level[rows])
         with np.errstate(divide="ignore", invalid="ignore"):
             ahead = np.where(fall > 0, margin / fall, np.inf)
@@ -206,10 +207,3 @@ class _Search:
 
     def _level_of(self, level: np.ndarray) -> np.ndarray:
         return np.ceil(np.clip(np.nan_to_num(level, nan=1.0), 1, self.attack.levels)).astype(np.int64)
-
-
-def _margin(logits: Tensor, y: Tensor) -> Tensor:
-    """Return the logit of the label minus the largest other one."""
-    own = logits.gather(1, y[:, None])[:, 0]
-    others = logits.scatter(1, y[:, None], -torch.inf).amax(1)
-    return own - others

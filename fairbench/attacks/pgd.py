@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairbench.attacks.base import PIXELS, Proposal, Space, ThreatModel, Tick, Verify
+from fairbench.attacks.per_example import beside
 from fairbench.randomness import uniform_noise
 
 GAUSSIAN_SCALE = 0.001
@@ -185,7 +186,7 @@ def _until_wrong(
                 steps_right[rows[settled]] = steps
                 rows, before, following = rows[~settled], current[~settled], following[~settled]
             current = following
-    return PGDResult(last, torch.where(_like(broken, last), first_wrong, last), last_right, steps_right, broken)
+    return PGDResult(last, torch.where(beside(broken, last), first_wrong, last), last_right, steps_right, broken)
 
 
 def _move(
@@ -221,11 +222,7 @@ def _start(x: Tensor, epsilon: float | Tensor, init: str, noise: Tensor | None) 
 
 
 def _broadcast(value: float | Tensor, x: Tensor) -> float | Tensor:
-    return value.to(x).view(-1, *[1] * (x.ndim - 1)) if isinstance(value, Tensor) and value.ndim else value
-
-
-def _like(flags: Tensor, x: Tensor) -> Tensor:
-    return flags.view(-1, *[1] * (x.ndim - 1))
+    return beside(value.to(x), x) if isinstance(value, Tensor) and value.ndim else value
 
 
 def _found(value: Tensor | None) -> Tensor:

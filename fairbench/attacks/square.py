@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fairbench.attacks.per_example import margin as margin_of
+
 P_INIT = 0.8
 """Share of the image that the first windows cover."""
 _HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
@@ -46,7 +48,7 @@ def square(model: Model, x: Tensor, y: Tensor, *, epsilon: float, queries: int, 
     """
     draw = torch.Generator().manual_seed(seed)
     found = (x + epsilon * stripes).clamp(0, 1)
-    margin = _margin(model(found), y)
+    margin = margin_of(model(found), y)
     at = (margin > 0).nonzero()[:, 0]
     best, low, high = found[at], (x[at] - epsilon).clamp(min=0), (x[at] + epsilon).clamp(max=1)
     least, labels = margin[at], y[at]
@@ -60,7 +62,7 @@ def square(model: Model, x: Tensor, y: Tensor, *, epsilon: float, queries: int, 
         window = (..., slice(top, top + side), slice(left, left + side))
         before = best[window].clone()
         best[window] = torch.clamp(before + 2 * epsilon * signs, low[window], high[window])
-        margin = _margin(model(best), labels)
+        margin = margin_of(model(best), labels)
         worse = margin >= least
         best[window] = torch.where(worse[:, None, None, None], before, best[window])
         least = torch.minimum(margin, least)
@@ -70,9 +72,3 @@ def square(model: Model, x: Tensor, y: Tensor, *, epsilon: float, queries: int, 
             at, best, low, high, least, labels = (t[left_over] for t in (at, best, low, high, least, labels))
     found[at] = best
     return found
-
-
-def _margin(logits: Tensor, y: Tensor) -> Tensor:
-    """Return (B,) the label's logit minus the largest other; not positive where the label is not the prediction."""
-    label = y[:, None]
-    return logits.gather(1, label)[:, 0] - logits.scatter(1, label, -torch.inf).amax(1)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairbench.cli.evaluate import load_both, progress_bar
+from fairbench.cli.evaluate import load_both
+from fairbench.cli.progress import progress_bar
 from fairbench.errors import ProtocolError
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairbench.attacks.per_example import beside
 from fairbench.errors import RecipeError
 from fairbench.training.method import Method, option
 from fairbench.training.methods.trades import kl_divergence
@@ -82,7 +83,7 @@ class BAT(Method):
         first_wrong = found.last if self.slack else found.first_wrong
         if last_right is None or first_wrong is None or steps_right is None or found.broken is None:
             raise TypeError("pgd returns both points when stop is set")
-        from_start = (found.broken & (steps_right == 0)).view(-1, *[1] * (x.ndim - 1))
+        from_start = beside(found.broken & (steps_right == 0), x)
         return torch.where(from_start, x, last_right), torch.where(from_start, x, first_wrong)
 
     def _full_strength(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
