@@ -70,8 +70,11 @@ class TrainingData:
         *,
         rank: int = 0,
         world: int = 1,
+        order: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield this process's part of each shuffled, augmented global batch; the last, smaller batch is left out.
+
+        ``order`` (n,) int64 names the rows to take, in their order; all, shuffled by the generator, where it is None.
 
         Raises
         ------
@@ -82,9 +85,10 @@ class TrainingData:
             raise RecipeError(f"batch size {batch_size} is larger than the {len(self)} training images.")
         if batch_size % world:
             raise RecipeError(f"batch size {batch_size} cannot be cut into {world} equal parts.")
-        order = torch.randperm(len(self), generator=generator)
+        if order is None:
+            order = torch.randperm(len(self), generator=generator)
         part = slice(rank * batch_size // world, (rank + 1) * batch_size // world)
-        for start in range(0, len(self) - batch_size + 1, batch_size):
+        for start in range(0, len(order) - batch_size + 1, batch_size):
             draws = _draw(augmentation, batch_size, generator)
             x, y = self.batch(order[start : start + batch_size][part].to(self.labels.device))
             x = _augment(x, augmentation, [d[part] for d in draws])

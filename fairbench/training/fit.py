@@ -37,6 +37,8 @@ from fairbench.training.run_folder import CLASSES, HISTORY, LAST, RunFolder, wri
 from fairbench.training.schedule import Clock, learning_rate
 from fairbench.training.validation import class_errors
 
+_PASSES = 1 << 19
+"""Seeds of the orders of passes that are cut in epochs lie this far behind those of epochs."""
 _CLASS_COLUMNS = ("epoch", "class", "std", "bndy", "rob")
 _COLUMNS = "epoch seconds lr loss avg_std worst_std worst_std_class avg_rob worst_rob worst_rob_class".split()
 
@@ -227,7 +229,7 @@ class _Fit:
         count = len(self.data)
         with self._methods_own("in training_set"):
             self.data = self.method.training_set(self.data)
-            steps = len(self.data) // self.recipe.batch_size
+        steps = len(self.data) // self.recipe.batch_size // self.recipe.schedule.epochs_per_pass
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
         self.report({"note": self._beginning(first_epoch)})
         if first_epoch == 0:
@@ -301,6 +303,7 @@ class _Fit:
             self.generator,
             rank=self.fabric.global_rank,
             world=self.fabric.world_size,
+            order=self._part_of_pass(epoch),
         )
         for step, (x, y) in enumerate(parts):
             progress = self.clock.progress(epoch, step)
@@ -323,6 +326,22 @@ class _Fit:
                 self._enter_average(decay)
         self._record(epoch, total / count, rate, validate)
         self._save(epoch + 1)
+
+    def _part_of_pass(self, epoch: int) -> Tensor | None:
+        """Return the rows of an epoch that is one part of a pass over the data; None where it is a whole pass."""
+        parts = self.recipe.schedule.epochs_per_pass
+        if parts == 1:
+            return None
+        whole, part = divmod(epoch, parts)
+        generator = torch.Generator().manual_seed((self.recipe.seed << 20) + _PASSES + whole)
+        order = torch.randperm(len(self.data), generator=generator)
+        size = len(order) // self.recipe.batch_size // parts * self.recipe.batch_size
+        if not size:
+            raise RecipeError(
+                f"schedule.epochs_per_pass {parts}: a pass over {len(order)} {self.kind} is "
+                f"{len(order) // self.recipe.batch_size} batches of {self.recipe.batch_size}; lower one of them."
+            )
+        return order[part * size : (part + 1) * size]
 
     def _any(self, flag: bool) -> bool:
         """Whether it is so in any process; each has a clock of its own, and all must stop at the same step."""
@@ -494,6 +513,8 @@ class _Fit:
         for name in ("normalize", "balance"):  # runs that were begun before there were these go on
             if not identity[name]:
                 del identity[name]
+        if identity["schedule"]["epochs_per_pass"] == 1:  # as above
+            del identity["schedule"]["epochs_per_pass"]
         for name in ("method", "architecture"):
             if is_own_code(text := getattr(self.recipe, name)):
                 identity[f"{name}_sha256"] = provenance.sha256_source(users_attribute(text, name))

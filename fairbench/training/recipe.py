@@ -27,10 +27,15 @@ class OptimizerRecipe(_Plain):
 
 
 class ScheduleRecipe(_Plain):
-    """Learning-rate schedule; milestones and warm-up are shares of the training."""
+    """Learning-rate schedule; milestones and warm-up are shares of the training.
+
+    ``epochs_per_pass`` cuts each pass over the training set in that many epochs, none with an example of another's:
+    where a pass takes an hour, methods that adapt after each epoch do so more often, and a killed run loses less.
+    """
 
     name: Literal["constant", "piecewise", "cosine", "one_cycle"] = "one_cycle"
     epochs: Annotated[int, Field(ge=1)] = 15
+    epochs_per_pass: Annotated[int, Field(ge=1)] = 1
     milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.3

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
 from fairbench.errors import FairbenchError, OutcomesError, RecipeError
 from fairbench.training import Recipe, train
+from fairbench.training.data import TrainingData
 from fairbench.training.hardware import Hardware
 from fairbench.training.method import METHODS
 from fairbench.training.recipe import load_recipe
@@ -790,3 +791,44 @@ def test_keys_are_those_of_the_method_that_is_set_with_them():
     assert recipe("trades").changed({"target": "full", "method": "bat"}).options == {"target": "full"}
     with pytest.raises(RecipeError, match="no key 'beta'"):
         recipe("trades").changed({"method": "pgd_at", "beta": "1"})
+
+
+@pytest.mark.parametrize("epochs", [4, 6])
+def test_epochs_that_are_parts_of_a_pass_take_each_example_once(epochs, tmp_path, monkeypatch):
+    """1,237 images in batches of 100: 12 batches a pass, 3 in each of 4 epochs."""
+    taken: list[list[int]] = []
+
+    def remember(data: TrainingData, rows: torch.Tensor):
+        if len(rows) == 100:
+            taken.append(rows.tolist())
+        return whole(data, rows)
+
+    whole = TrainingData.batch
+    monkeypatch.setattr(TrainingData, "batch", remember)
+    schedule = {"name": "cosine", "epochs": epochs, "epochs_per_pass": 4}
+    train(recipe("standard", schedule=schedule), tmp_path / "run")
+    assert len(read_history(tmp_path / "run")) == epochs
+    rows = [row for batch in taken for row in batch]
+    assert len(rows) == 300 * epochs
+    assert len(set(rows[:1200])) == 1200  # the first pass
+    assert len(set(rows[1200:])) == len(rows[1200:])  # what there is of the second
+    assert rows[1200:] == [] or rows[1200:] != rows[: len(rows) - 1200]  # in another order
+
+
+def test_a_run_killed_between_parts_of_a_pass_ends_with_the_same_weights(tmp_path):
+    chosen = recipe(schedule={"name": "cosine", "epochs": 3, "epochs_per_pass": 3}, options=FAST)
+
+    def stop(row: dict[str, object]) -> None:
+        if "progress" in row and row["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(chosen, tmp_path / "killed", report=stop)
+    for name in ("killed", "whole"):
+        train(chosen, tmp_path / name)
+    assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
+
+
+def test_a_pass_is_not_cut_finer_than_its_batches(tmp_path):
+    with pytest.raises(RecipeError, match="epochs_per_pass 13: a pass over 1237 images is 12 batches of 100"):
+        train(recipe("standard", schedule={"epochs": 1, "epochs_per_pass": 13}), tmp_path / "run")
