@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,6 +110,8 @@ class PaperTable:
         From the folder of kept results (None: the package's) and a dataset (None: all) to the rows.
     more
         Headings of further columns, of text.
+    more_by_reading
+        Whether those are one for each reading.
     notes
         From the rows to what stands below them, beside footnotes and what is not measured.
     datasets
@@ -124,6 +126,7 @@ class PaperTable:
     readings: tuple[str, ...]
     build: Callable[[Path | None, str | None], list[Line]]
     more: tuple[str, ...] = ()
+    more_by_reading: bool = False
     notes: Callable[[Sequence[Line]], list[str]] = _no_notes
     datasets: tuple[str, ...] = ()
 
@@ -131,6 +134,20 @@ class PaperTable:
     def title(self) -> str:
         """Return source and caption."""
         return f"{self.source}: {self.caption}"
+
+    def by_reading(self, lines: Sequence[Line]) -> "list[tuple[PaperTable, list[Line]]]":
+        """Return a table for each reading, or this one alone if its further columns are not one for each."""
+        if not self.more_by_reading:
+            return [(self, list(lines))]
+        return [
+            (
+                replace(
+                    self, key=f"{self.key}-{i + 1}", caption=f"{self.caption} {reading}", readings=(reading,), more=more
+                ),
+                [replace(line, more=line.more[i : i + 1]) for line in lines],
+            )
+            for i, (reading, more) in enumerate(zip(self.readings, zip(self.more, strict=True), strict=True))
+        ]
 
     def lines(self, folder: Path | None = None, dataset: str | None = None) -> list[Line]:
         """Return the rows, measured where results are kept.

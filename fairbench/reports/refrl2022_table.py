@@ -69,5 +69,6 @@ TABLE = PaperTable(
     tuple(_READINGS.values()),
     _build,
     more=tuple(f"verdict {reading}" for reading in _READINGS.values()),
+    more_by_reading=True,
     notes=_notes,
 )

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fairbench.reports.latex import latex_table
 from fairbench.reports.paper_table import Cell, Column, Line, PaperTable
 
 
@@ -125,52 +126,16 @@ def _tabulated(table: PaperTable, lines: Sequence[Line], tablefmt: str, escape: 
     return "\n\n".join([escape(table.title), body, *map(escape, table.all_notes(lines))])
 
 
-_LATEX = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "[": "{[}",  # after a line's end it would be the space to leave
-        "λ": r"$\lambda$",
-        "ε": r"$\varepsilon$",
-    }
-)
-
-
-def _latex(text: str) -> str:
-    return text.translate(_LATEX)
-
-
 def _as_latex(table: PaperTable, lines: Sequence[Line]) -> str:
+    """Return a table for each reading where one of all is too wide for a page."""
+    return "\n\n".join(_one_as_latex(*part) for part in table.by_reading(lines))
+
+
+def _one_as_latex(table: PaperTable, lines: Sequence[Line]) -> str:
     laid = grid(table, lines)
-    entries = ["\n".join(map(_latex_row, entry)) for entry in laid.entries]
-    return "\n".join(
-        [
-            r"% needs \usepackage{booktabs}",
-            r"\begin{table*}",
-            r"\centering",
-            rf"\caption{{{_latex(table.title)}}}",
-            rf"\label{{tab:{table.key}}}",
-            r"\footnotesize",
-            r"\setlength{\tabcolsep}{3pt}",
-            rf"\begin{{tabular}}{{{''.join(word[0] for word in laid.align)}}}",
-            r"\toprule",
-            _latex_row(laid.header),
-            r"\midrule",
-            ("\n\\addlinespace\n" if len(table.columns) > 1 else "\n").join(entries),
-            r"\bottomrule",
-            r"\end{tabular}",
-            *(rf"\par\smallskip\raggedright {_latex(note)}" for note in table.all_notes(lines)),
-            r"\end{table*}",
-        ]
+    return latex_table(
+        laid.header, laid.entries, laid.align, title=table.title, key=table.key, notes=table.all_notes(lines)
     )
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(_latex, cells)) + r" \\"
 
 
 def _as_csv(table: PaperTable, lines: Sequence[Line]) -> str:

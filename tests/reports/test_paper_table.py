@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from fairbench.cli.table import TABLES
+from fairbench.reports.latex import PAGE_WIDTH, latex_table
 from fairbench.reports.paper_table import Cell, Column, Line, PaperTable
 from fairbench.reports.table_formats import FORMATS, grid, render
 
@@ -102,13 +103,16 @@ def check_latex(text, columns):
     assert text.isascii()
     body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
     rows = [line for line in body.splitlines() if line.endswith(r" \\")]
+    assert rows
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {columns - 1}
     for line in text.splitlines()[1:]:
         bare = re.sub(r"\\[&%$#_{}]|\$\\[a-z]+\$", "", line)
         assert bare.count("{") == bare.count("}")
         assert not re.search(r"[#%$~^]", bare)
         assert "_" not in bare
-    assert len(re.search(r"\\begin{tabular}{([lr]+)}", text)[1]) == columns
+    letters = re.search(r"\\begin{tabularx?}(?:{\\linewidth})?{(.+)}", text)[1]
+    assert re.fullmatch("[lrX]+", letters := letters.replace(r">{\raggedright\arraybackslash}X", "X"))
+    assert len(letters) == columns
 
 
 @pytest.mark.parametrize("columns", [ONE, TWO], ids=["one", "two"])
@@ -120,16 +124,42 @@ def test_latex_escapes_what_it_must(columns):
     assert "{[}m]" in text
 
 
+def test_a_table_too_wide_for_a_page_wraps_its_words_and_then_lies_on_its_side():
+    def begun(words: int, numbers: int) -> list[str]:
+        cells = ["word " * 10] * words + ["12.34 [11.11, 13.33]"] * numbers
+        align = ["left"] * words + ["right"] * numbers
+        text = latex_table(["h"] * len(cells), [[cells]], align, title="t", key="k", notes=[])
+        assert ("rotating" in text.splitlines()[0]) == ("sideways" in text)
+        return re.findall(r"\\begin{([a-z*]+)}", text)
+
+    assert begun(1, 1) == ["table*", "tabular"]
+    assert begun(2, 2) == ["table*", "tabularx"]
+    assert begun(2, 4) == ["sidewaystable*", "tabularx"]
+
+
 @pytest.mark.parametrize("key", list(TABLES))
-def test_every_table_is_sound_latex_and_compiles_where_there_is_one(key, tmp_path):
-    chosen = TABLES[key]
-    lines = chosen.lines(tmp_path)
-    text = render(chosen, lines, "latex")
-    check_latex(text, len(grid(chosen, lines).header))
-    if (program := shutil.which("pdflatex")) is not None:
-        page = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + text + "\n\\end{document}\n"
-        (tmp_path / "t.tex").write_text(page, encoding="utf-8")
-        subprocess.run([program, "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True)
+@pytest.mark.parametrize("kept", [True, False], ids=["measured", "empty"])
+def test_every_table_is_sound_latex(key, kept, tmp_path):
+    lines = TABLES[key].lines(None if kept else tmp_path)
+    for chosen, rows in TABLES[key].by_reading(lines):
+        check_latex(render(chosen, rows, "latex"), len(grid(chosen, rows).header))
+
+
+@pytest.mark.parametrize("key", list(TABLES))
+def test_every_table_fits_a_page_of_two_columns(key, tmp_path):
+    if (program := shutil.which("pdflatex")) is None:
+        pytest.skip("no pdflatex here (Debian: texlive-latex-recommended)")
+    page = [
+        r"\documentclass[twocolumn]{article}\usepackage{booktabs,tabularx,rotating}",
+        rf"\setlength{{\textwidth}}{{{PAGE_WIDTH}pt}}\setlength{{\textheight}}{{650pt}}",
+        r"\begin{document}",
+        render(TABLES[key], TABLES[key].lines(), "latex"),
+        r"\end{document}",
+    ]
+    (tmp_path / "t.tex").write_text("\n".join(page), encoding="utf-8")
+    subprocess.run([program, "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True)
+    log = (tmp_path / "t.log").read_text(encoding="latin-1")
+    assert not re.findall(r"Overfull.*|.*Float too large.*", log)
 
 
 @pytest.mark.parametrize("format", FORMATS)
