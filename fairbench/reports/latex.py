@@ -72,7 +72,7 @@ def latex_table(
     between = "\n\\addlinespace\n" if any(len(rows) > 1 for rows in entries) else "\n"
     return "\n".join(
         [
-            rf"% needs \usepackage{{{','.join(packages)}}}; for a \textwidth of {PAGE_WIDTH} pt, as two-column styles have",
+            rf"% needs \usepackage{{{','.join(packages)}}}; for a \textwidth of {PAGE_WIDTH} pt, of two columns",
             rf"\begin{{{floating}}}",
             r"\centering",
             rf"\caption{{{latex(title)}}}",
