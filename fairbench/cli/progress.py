@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairbench.evaluation.runner import Progress
+    from fairbench.evaluation.execution import Progress
 
 _SAY_EVERY = 60.0
 """Seconds between lines of progress where there is no terminal to draw a bar on."""

@@ -13,8 +13,9 @@ from typing import Any
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, first_line
 from fairbench.evaluation.engines import ENGINES, Engine, Shard, one_by_one
+from fairbench.evaluation.execution import Execution, Progress
 from fairbench.evaluation.protocol import Protocol
-from fairbench.evaluation.runner import BATCH_SIZE, Execution, Progress, begin, plan
+from fairbench.evaluation.runner import BATCH_SIZE, begin, plan
 from fairbench.models import Model
 from fairbench.outcomes import Outcomes
 
