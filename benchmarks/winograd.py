@@ -1,13 +1,13 @@
-"""Would Winograd's convolution pay? The 3x3 layers of a ResNet-18 by torch's convolution and by F(4x4, 3x3), in turn.
+"""What Winograd's convolution saves: the 3x3 layers of a ResNet-18, and an attack step of the network, in turn.
 
     python benchmarks/winograd.py --json benchmarks/results/winograd.json
 
-F(4x4, 3x3) (Lavin and Gray, 2016, arXiv:1509.09308, section 4.2) gives 16 outputs from 36 products where a convolution
-needs 144. Here it is three matrix products of torch and the copies between them, a few images at a time so that all
-stays in the cache. Times are processor time, so that other work on the cores matters less; best of a round.
+Each with torch's convolution and with F(4x4, 3x3). Times are processor time, so that other work on the cores matters
+less; best of a round. Errors are the largest, of a layer's results over their spread, of gradients over the largest.
 """
 
 import argparse
+import copy
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,73 +18,16 @@ import torch
 import torch.nn.functional as F
 from peers import positive
 from tabulate import tabulate
-from torch import Tensor
+from torch import Tensor, nn
 
-from fairbench import provenance
+from fairbench import load_dataset, load_model, provenance
 from fairbench.files import make_folder, write_json
 from fairbench.memory import keep_freed_memory
+from fairbench.models.prepare import prepare
+from fairbench.models.winograd import WinogradConv2d, convolve, transformed
 
 LAYERS = {64: 32, 128: 16, 256: 8, 512: 4}
 """Side of the feature map by channels in and out."""
-CHUNKS = {64: (1, 2), 128: (2, 4), 256: (16, 32), 512: (16, 32)}
-"""Images at a time to try."""
-# The input, kernel and output transforms B^T, G and A^T.
-INPUT = torch.tensor(
-    [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ],
-    dtype=torch.float64,
-)
-KERNEL = (
-    torch.tensor([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], dtype=torch.float64) / 24
-)
-OUTPUT = torch.tensor(
-    [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]], dtype=torch.float64
-)
-
-
-def transformed(weight: Tensor) -> Tensor:
-    """Return a kernel (O, C, 3, 3) as 36 matrices (36, C, O)."""
-    found = torch.einsum("ij,ocjk,lk->ilco", KERNEL, weight.double(), KERNEL)
-    return found.flatten(0, 1).float().contiguous()
-
-
-class Winograd:
-    """The convolution of (B, C, S, S) float32, channels-last, padding 1, with its buffers."""
-
-    def __init__(self, weight: Tensor, side: int, chunk: int) -> None:
-        self.kernel, self.chunk, self.tiles = transformed(weight), chunk, side // 4
-        out_channels, channels = weight.shape[:2]
-        tiles = (chunk, self.tiles, self.tiles)
-        count = chunk * self.tiles**2
-        self.padded = torch.zeros(chunk, side + 2, side + 2, channels)
-        a, b, c, _ = self.padded.stride()
-        self.windows = self.padded.as_strided((6, 6, *tiles, channels), (b, c, a, 4 * b, 4 * c, 1))
-        self.gathered = torch.empty(6, 6, *tiles, channels)
-        self.inputs, self.products = torch.empty(36, count * channels), torch.empty(36, count, out_channels)
-        self.outputs = torch.empty(16, count * out_channels)
-        self.input_transform = torch.kron(INPUT, INPUT).float()
-        self.output_transform = torch.kron(OUTPUT, OUTPUT).float()
-
-    def __call__(self, x: Tensor, out: Tensor) -> Tensor:
-        """Write the convolution of ``x`` into ``out``."""
-        rows, written = x.permute(0, 2, 3, 1), out.permute(0, 2, 3, 1)
-        written = written.view(len(x), self.tiles, 4, self.tiles, 4, out.shape[1])
-        for start in range(0, len(x), self.chunk):
-            part = slice(start, start + self.chunk)
-            self.padded[:, 1:-1, 1:-1].copy_(rows[part])
-            self.gathered.copy_(self.windows)
-            torch.mm(self.input_transform, self.gathered.view(36, -1), out=self.inputs)
-            torch.bmm(self.inputs.view(36, self.products.shape[1], -1), self.kernel, out=self.products)
-            torch.mm(self.output_transform, self.products.view(36, -1), out=self.outputs)
-            found = self.outputs.view(4, 4, self.chunk, self.tiles, self.tiles, -1)
-            written[part].copy_(found.permute(2, 3, 0, 4, 1, 5))
-        return out
 
 
 def milliseconds(run: Callable[[], Any], repeats: int) -> float:
@@ -97,6 +40,18 @@ def milliseconds(run: Callable[[], Any], repeats: int) -> float:
     return 1e3 * min(took)
 
 
+def compared(old: Callable[[], Any], new: Callable[[], Any], rounds: int, repeats: int) -> dict[str, Any]:
+    """Return the times of both, and their ratio."""
+    new()  # the matrices of its kernels are made once
+    pairs = [(milliseconds(old, repeats), milliseconds(new, repeats)) for _ in range(rounds)]
+    ratios = [one / other for one, other in pairs]
+    return {
+        "convolution_ms": median(one for one, _ in pairs),
+        "winograd_ms": median(other for _, other in pairs),
+        "ratio": {"median": median(ratios), "low": min(ratios), "high": max(ratios)},
+    }
+
+
 def layer(channels: int, images: int, rounds: int, repeats: int) -> dict[str, Any]:
     """Compare both on one layer."""
     side = LAYERS[channels]
@@ -105,33 +60,46 @@ def layer(channels: int, images: int, rounds: int, repeats: int) -> dict[str, An
     x = torch.rand(images, channels, side, side, generator=generator).contiguous(**last)
     weight = (torch.randn(channels, channels, 3, 3, generator=generator) / (3 * channels**0.5)).contiguous(**last)
     exact = F.conv2d(x.double(), weight.double(), padding=1)
-    out = torch.empty_like(x)
+    products = transformed(weight)
     convolution: Callable[[], Tensor] = lambda: F.conv2d(x, weight, padding=1)  # noqa: E731
-    runs = {chunk: Winograd(weight, side, chunk) for chunk in CHUNKS[channels] if images % chunk == 0}
-    chunk = min(runs, key=lambda one: milliseconds(lambda: runs[one](x, out), repeats + 1))
-    pairs = [
-        (milliseconds(convolution, repeats), milliseconds(lambda: runs[chunk](x, out), repeats)) for _ in range(rounds)
-    ]
-    ratios = [direct / winograd for direct, winograd in pairs]
-    return {
-        "channels": channels,
-        "side": side,
-        "images_at_a_time": chunk,
-        "convolution_ms": median(direct for direct, _ in pairs),
-        "winograd_ms": median(winograd for _, winograd in pairs),
-        "ratio": {"median": median(ratios), "low": min(ratios), "high": max(ratios)},
-        "error": {
-            "convolution": float((convolution() - exact).abs().max() / exact.std()),
-            "winograd": float((runs[chunk](x, out) - exact).abs().max() / exact.std()),
-        },
+    winograd: Callable[[], Tensor] = lambda: convolve(x, products)  # noqa: E731
+    with torch.no_grad():
+        found = compared(convolution, winograd, rounds, repeats)
+        errors = {
+            name: float((run() - exact).abs().max() / exact.std())
+            for name, run in (("convolution", convolution), ("winograd", winograd))
+        }
+    return {"what": f"{channels} channels, {side}x{side}", **found, "error": errors}
+
+
+def network(images: int, rounds: int, repeats: int) -> dict[str, Any]:
+    """Compare an attack step of a prepared ResNet-18 with one whose layers are torch's."""
+    x, y, _ = load_dataset("cifar10", "sample").batch(slice(0, images))
+    fast = prepare(load_model("natural_resnet18").module, x).module
+    plain = copy.deepcopy(fast)
+    for part in plain.modules():
+        if isinstance(part, WinogradConv2d):
+            part.__class__ = nn.Conv2d
+    x = x.contiguous(memory_format=torch.channels_last)
+
+    def step(module: nn.Module, to: torch.dtype = torch.float32) -> Tensor:
+        at = x.detach().to(to).requires_grad_()
+        return torch.autograd.grad(F.cross_entropy(module(at), y, reduction="sum"), at)[0]
+
+    found = compared(lambda: step(plain), lambda: step(fast), rounds, repeats)
+    exact = step(copy.deepcopy(plain).double(), torch.float64)
+    errors = {
+        name: float((step(module) - exact).abs().max() / exact.abs().max())
+        for name, module in (("convolution", plain), ("winograd", fast))
     }
+    return {"what": "ResNet-18, an attack step", **found, "error": errors}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as Markdown."""
     lines = [
         [
-            f"{row['channels']}, {row['side']}x{row['side']}",
+            row["what"],
             f"{row['convolution_ms']:.1f} ms",
             f"{row['winograd_ms']:.1f} ms",
             f"{row['ratio']['median']:.2f} ({row['ratio']['low']:.2f} to {row['ratio']['high']:.2f})",
@@ -140,7 +108,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    heads = ["channels, side", "convolution", "Winograd", "times faster", "error", "Winograd's"]
+    heads = ["", "convolution", "Winograd", "times faster", "error", "Winograd's"]
     return tabulate(lines, heads, tablefmt="github", disable_numparse=True)
 
 
@@ -157,8 +125,8 @@ def main() -> None:
         make_folder(options.json.absolute().parent)
     keep_freed_memory()
     torch.set_num_threads(options.threads)
-    with torch.no_grad():
-        rows = [layer(channels, options.images, options.rounds, options.repeats) for channels in LAYERS]
+    rows = [layer(channels, options.images, options.rounds, options.repeats) for channels in LAYERS]
+    rows.append(network(options.images, options.rounds, options.repeats))
     print(table(rows))
     if options.json is not None:
         write_json({"rows": rows, "hardware": provenance.hardware(), "versions": provenance.versions()}, options.json)

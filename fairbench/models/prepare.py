@@ -16,6 +16,7 @@ from fairbench.models.bfloat16 import computes_in_bfloat16, in_bfloat16
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
 from fairbench.models.layout import settle_layout
+from fairbench.models.winograd import use_winograd
 
 _TOLERANCE = 1e-3
 """Largest difference of logits, relative to their spread, that folding may cause (float32 rounding is near 1e-5)."""
@@ -56,7 +57,7 @@ def _prepared(plain: nn.Module, probe: Tensor) -> Prepared:
     copied = Folded(plain)
     folded = copied.module
     steps = ("eval", "frozen") + (("batch norm folded",) if copied.pairs else ())
-    if use_fast_kernels(folded):
+    if use_fast_kernels(folded) + use_winograd(folded):
         steps += ("fast kernels",)
     layout, found = settle_layout(folded, probe)
     if layout == torch.channels_last:
