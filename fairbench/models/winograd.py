@@ -18,6 +18,8 @@ _TILES = {64: 64, 256: 128}
 """From so many channels: tiles of 4x4 outputs at a time. Few stay in the cache, many share a reading of the kernel."""
 _FEWEST = 16
 """With fewer tiles in a batch, reading four times the weights costs more than the products saved."""
+_AT_ONCE = 32
+"""Output channels whose kernels are transformed at once: float64, 36 numbers for 9, should not be seen in the memory."""
 
 # The input, kernel and output transforms B^T, G and A^T.
 _INPUT = torch.tensor(
@@ -105,8 +107,11 @@ class _Convolution(torch.autograd.Function):
 
 def transformed(weight: Tensor) -> Tensor:
     """Return a kernel (O, C, 3, 3) as 36 matrices (36, C, O)."""
-    rows = torch.einsum("ij,ocjk->ocik", _KERNEL, weight.double())
-    return torch.einsum("ocik,lk->ilco", rows, _KERNEL).flatten(0, 1).float().contiguous()
+    found = weight.new_empty(6, 6, weight.shape[1], weight.shape[0])
+    for part, out in zip(weight.split(_AT_ONCE), found.split(_AT_ONCE, dim=3), strict=True):
+        rows = torch.einsum("ij,ocjk->ocik", _KERNEL, part.double())
+        out.copy_(torch.einsum("ocik,lk->ilco", rows, _KERNEL))
+    return found.flatten(0, 1)
 
 
 def convolve(x: Tensor, products: Tensor, bias: Tensor | None = None) -> Tensor:
