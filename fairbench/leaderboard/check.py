@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fairbench.errors import FairbenchError, OutcomesError, first_line
+from fairbench.errors import FairbenchError, OutcomesError, first_line, printable
 from fairbench.leaderboard.card import SubmissionCard, read_submission_card
 from fairbench.leaderboard.submission import CARD, SUMMARY, submission_files
 from fairbench.leaderboard.tables import ATTACK_COLUMNS, Columns, read_columns
@@ -132,6 +132,8 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
             problems += _rows(table, truth, tuple(rules.attacks(protocol, len(truth.classes))), checked)
     if not problems:
         _read_whole(folder, files, checked)
+    for lines in (checked.problems, checked.not_made, checked.notes):
+        lines[:] = map(printable, lines)
     return checked
 
 
@@ -144,6 +146,7 @@ def _manifest(files: Mapping[str, Path], problems: list[str]) -> dict[str, Any] 
 
     try:
         manifest = json.loads(files[MANIFEST].read_text(encoding="utf-8"), parse_constant=no_number)
+        json.dumps(manifest, ensure_ascii=False, allow_nan=False).encode()  # no 1e999, and no half of a character
     except (OSError, ValueError, RecursionError) as error:
         problems.append(f"{MANIFEST}: not readable JSON ({first_line(error)})")
         return None
@@ -238,6 +241,8 @@ def _protocol(manifest: dict[str, Any], rules: Rules, num_classes: int) -> Itera
     modified = _get(manifest, "protocol", "modified")
     if modified != {}:
         yield f"{MANIFEST}: the protocol was modified ({_short(modified)}); it is locked"
+    if "transfer_from" in manifest:
+        yield f"{MANIFEST}: transfer_from: the attacks were made for another model; they are made for the one submitted"
     if seed != SEED or isinstance(seed, bool):
         yield f"{MANIFEST}: seed {_short(seed)}: it is fixed to {SEED} and not the submitter's to choose"
     locked, held = rules.attacks(name, num_classes), manifest.get("attacks")
