@@ -97,6 +97,20 @@ def replace_folder(new: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def named_in(folder: Path, index: str, mark: str) -> bool:
+    """Say whether a folder has an index that bears the mark, and no file but those that the index names as links.
+
+    A figure goes with the page of its name. What holds more is not for a program to replace.
+    """
+    try:
+        text = (folder / index).read_text(encoding="utf-8")
+        names = [path.name for path in folder.iterdir() if path.name != index]
+    except (OSError, ValueError):
+        return False
+    pages = [f"{name.removesuffix('.png')}.md" if name.endswith(".png") else name for name in names]
+    return mark in text and all(f"({page})" in text for page in pages)
+
+
 def remove_leftovers(folder: Path, prefix: str) -> None:
     """Remove what processes that were killed left in a folder; call it where no other process can be at work."""
     for path in folder.glob(f"{prefix}*"):

@@ -133,11 +133,12 @@ def show(
 def _checked(submission: Path, board: Path, data_dir: str | None) -> "Checked":
     from fairbench.cli.rules import rules
     from fairbench.files import user_path
-    from fairbench.leaderboard.board import taken
+    from fairbench.leaderboard.board import place_on, taken
     from fairbench.leaderboard.check import check_submission
 
     folder, place = user_path(submission), user_path(board)
-    checked = check_submission(folder, rules(data_dir, taken(place, besides=folder)))
+    own = place_on(place, folder)
+    checked = check_submission(folder, rules(data_dir, taken(place, besides=own), own))
     if not place.is_dir():
         checked.not_made.append(f"name: no board at {board} to look for it in")
     return checked

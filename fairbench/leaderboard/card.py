@@ -105,6 +105,11 @@ class SubmissionCard(_Plain):
     replaces: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\.[1-9][0-9]{0,5}$")] | None = None
 
 
+def next_version(card: SubmissionCard) -> int:
+    """Return the version that a submission becomes: 1, or one more than what it replaces."""
+    return 1 if card.replaces is None else int(card.replaces.rpartition(".")[2]) + 1
+
+
 def read_submission_card(path: Path) -> tuple[SubmissionCard | None, list[str]]:
     """Read a card; return it, or None and a line for each thing that is wrong with it."""
     try:

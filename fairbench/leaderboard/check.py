@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fairbench.errors import FairbenchError, OutcomesError, first_line, printable
-from fairbench.leaderboard.card import SubmissionCard, read_submission_card
+from fairbench.leaderboard.card import SubmissionCard, next_version, read_submission_card
 from fairbench.leaderboard.submission import CARD, SUMMARY, submission_files
 from fairbench.leaderboard.tables import ATTACK_COLUMNS, Columns, read_columns
 from fairbench.metrics import summarize
@@ -64,6 +64,8 @@ class Rules:
         Dataset name to its :class:`Truth`; None for a dataset that has no board.
     taken
         Names on the board, and the latest version of each; None where the name is not to be checked.
+    place
+        Name and version by which the folder lies on the board, if it does: those of its card.
     known_weights
         SHA-256 of weights that the project has measured itself, of the file or of what is loaded from it, to the
         model's name.
@@ -73,6 +75,7 @@ class Rules:
     truth: Callable[[str], Truth | None]
     taken: Mapping[str, int] | None = field(default_factory=dict)
     known_weights: Mapping[str, str] = field(default_factory=dict)
+    place: tuple[str, int] | None = None
 
 
 @dataclass
@@ -117,6 +120,7 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
     checked.notes += _known_weights(checked.card, manifest, rules.known_weights)
     if checked.card is not None and rules.taken is not None:
         problems += _name(checked.card, rules.taken)
+        problems += _place(checked.card, rules.place)
     if manifest is not None:
         problems += _manifest_itself(manifest, files)
         if checked.card is not None:
@@ -198,6 +202,13 @@ def _name(card: SubmissionCard, taken: Mapping[str, int]) -> Iterator[str]:
     elif latest is None or card.replaces != f"{card.name}.{latest}":
         there = f"its latest version is {card.name}.{latest}" if latest else f"there is no entry {card.name}"
         yield f"{CARD}: replaces {card.replaces}, but {there}"
+
+
+def _place(card: SubmissionCard, place: tuple[str, int] | None) -> Iterator[str]:
+    """Yield where a submission lies on the board under another name or version than its card's."""
+    version = next_version(card)
+    if place is not None and place != (card.name, version):
+        yield f"{CARD}: it is {card.name}.{version}, but lies on the board as {place[0]}.{place[1]}"
 
 
 def _weights(checked: Checked, files: Mapping[str, Path]) -> Iterator[str]:

@@ -14,7 +14,9 @@ from typing import Any
 from filelock import FileLock
 from tabulate import tabulate
 
-from fairbench.files import make_folder, remove_leftovers, replace_folder
+from fairbench.errors import OutcomesError
+from fairbench.files import make_folder, named_in, remove_leftovers, replace_folder
+from fairbench.leaderboard.board import SUBMISSIONS
 from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, kept_folder, read_entries
 from fairbench.leaderboard.searches import read_searches
 from fairbench.provenance import sha256_plain
@@ -32,7 +34,8 @@ from fairbench.reports.board_text import (
     worst_class,
 )
 
-TABLES = "tables"
+TABLES, INDEX = "tables", "README.md"
+_MADE = "Made by `fairbench leaderboard build`"
 _IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
 """What would end a link's address in Markdown."""
 _NOTE_BF16 = f" `{BF16}`: gradients in bf16; every verdict is the float32 model's."
@@ -61,7 +64,7 @@ def build(board: Path, pages: Path | None = None) -> list[Path]:
     """
     make_folder(board)
     pages = board / site.SITE if pages is None else pages
-    site.refuse_foreign(pages)
+    _refuse_foreign(board, pages)
     make_folder(pages.parent)
     with FileLock(board / ".build.lock"):
         found = boards(read_entries(board), SORT)
@@ -71,6 +74,16 @@ def build(board: Path, pages: Path | None = None) -> list[Path]:
             tables = {file_stem(one): as_csv(one) for one in found}
             site.write_pages(found, read_searches(kept_folder(board)), tables, new)
     return [*sorted((board / TABLES).iterdir()), pages / site.INDEX]
+
+
+def _refuse_foreign(board: Path, pages: Path) -> None:
+    """Raise unless what a build replaces is what builds have written."""
+    tables = board / TABLES
+    if pages.resolve() in [place.resolve() for place in (board, tables, board / SUBMISSIONS, kept_folder(board))]:
+        raise OutcomesError(f"{pages} is a folder of the board itself; choose another --site.")
+    if tables.exists() and not (tables.is_dir() and (not any(tables.iterdir()) or named_in(tables, INDEX, _MADE))):
+        raise OutcomesError(f"{tables} holds something other than tables of a board, and would be replaced; move it.")
+    site.refuse_foreign(pages)
 
 
 @contextmanager
@@ -92,7 +105,7 @@ def _write_tables(found: Sequence[Board], folder: Path) -> None:
         (folder / f"{stem}.md").write_text(as_markdown(one, figure=f"{stem}.png"), encoding="utf-8")
         (folder / f"{stem}.csv").write_text(as_csv(one), encoding="utf-8")
         draw_front(one, folder / f"{stem}.png")
-    (folder / "README.md").write_text(_index(found), encoding="utf-8")
+    (folder / INDEX).write_text(_index(found), encoding="utf-8")
 
 
 def as_markdown(board: Board, figure: str | None = None) -> str:
@@ -249,7 +262,7 @@ def _points(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
 
 
 def _index(found: Sequence[Board]) -> str:
-    lines = ["# Leaderboard", "", "Made by `fairbench leaderboard build` from outcome tables; not written by hand.", ""]
+    lines = ["# Leaderboard", "", f"{_MADE} from outcome tables; not written by hand.", ""]
     for board in found:
         count = f"{len(board.ranked)} ranked" + (f", {len(board.sample)} on the sample" if board.sample else "")
         lines.append(f"- [{title(board)}]({file_stem(board)}.md): {count} ([CSV]({file_stem(board)}.csv))")
