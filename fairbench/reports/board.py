@@ -17,7 +17,7 @@ from tabulate import tabulate
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, named_in, remove_leftovers, replace_folder
 from fairbench.leaderboard.board import SUBMISSIONS
-from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, kept_folder, read_entries
+from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, front_line, kept_folder, read_entries
 from fairbench.leaderboard.searches import read_searches
 from fairbench.provenance import sha256_plain
 from fairbench.reports import site
@@ -42,7 +42,8 @@ _NOTE_BF16 = f" `{BF16}`: gradients in bf16; every verdict is the float32 model'
 _NOTE = (
     "Errors and CRU_s in percent, CAU a fraction, with 95 % intervals; lower is better. The rank is the range of "
     "places that the intervals of {sort} allow. `*`: no AutoAttack was run, and PGD-20 gives a lower bound of the "
-    "robust error. `front`: no other entry is as good in average and worst-class robust error and better in one."
+    "robust error, by which no entry is told to be ahead of one of AutoAttack. `front`: no other entry is known to be "
+    "as good in average and worst-class robust error and better in one."
 )
 
 
@@ -167,7 +168,8 @@ def as_text(board: Board) -> str:
         rank = rank_text(row) or "sample"
         rest = [entry.attack.worst_rob_class or "", extra_data_text(entry), "yes" if row.on_front else ""]
         rows.append([rank, name, attack_text(entry), *figures, *rest])
-    notes = "*: PGD-20 alone, a lower bound; sample: 1,000 images, not ranked; intervals: --markdown or --json"
+    notes = "*: PGD-20 alone, a lower bound, by which none is told to be ahead of one of AutoAttack; "
+    notes += "sample: 1,000 images, not ranked; intervals: --markdown or --json"
     notes += f"; {BF16}: gradients in bf16, verdicts in float32" if in_bf16(board) else ""
     table = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
     return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
@@ -212,23 +214,19 @@ def draw_front(board: Board, path: Path) -> None:
 
         sns.set_theme(style="whitegrid", context="notebook")
         figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
-        front = sorted(
-            (r for r in board.ranked if r.on_front), key=lambda r: (r.value("avg_rob"), r.value("worst_rob"))
-        )
-        axes.step(*_points(front), where="post", color="#0173b2", linewidth=1.5, zorder=1)
+        axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
         for row in board.ranked:
             _draw_point(axes, row)
-        for row in front:  # to the lower left of the front there is no point
-            at = row.value("avg_rob"), row.value("worst_rob")
+        for row in (r for r in board.ranked if r.on_front):  # to the lower left of the line there is no point
             style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9}
-            axes.annotate(_short(row.entry.title), at, xytext=(-10, -3), **style)
+            axes.annotate(_short(row.entry.title), row.point, xytext=(-10, -3), **style)
         axes.margins(x=0.06, y=0.1)
         low, high = axes.get_xlim()
         axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
         axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
         axes.set_ylabel("worst-class robust error (percent)")
         axes.set_title(
-            f"{title(board)}\nblue: no other is better in both; hollow: PGD-20 alone", loc="left", fontsize=12
+            f"{title(board)}\nblue: none is known to be better in both; hollow: PGD-20 alone", loc="left", fontsize=12
         )
         sns.despine(figure)
         figure.savefig(path, dpi=120, metadata={"Software": None})
@@ -236,7 +234,7 @@ def draw_front(board: Board, path: Path) -> None:
 
 
 def _draw_point(axes: object, row: Row) -> None:
-    x, y = row.value("avg_rob"), row.value("worst_rob")
+    x, y = row.point
     if not (math.isfinite(x) and math.isfinite(y)):
         return
     colour = "#0173b2" if row.on_front else "#777777"
