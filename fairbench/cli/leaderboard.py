@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,7 +69,10 @@ def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> N
     added = add_submission(user_path(submission), place, check_copy)
     for note in notes:
         print(f"note: {note}")
-    print(f"{added} is on the board: fairbench leaderboard build" + ("" if board == BOARD else f" --board {board}"))
+    print(
+        f"{added} is on the board: fairbench leaderboard build"
+        + ("" if board == BOARD else f" --board {shlex.quote(str(board))}")
+    )
 
 
 @leaderboard_app.command()

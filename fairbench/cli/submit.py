@@ -97,7 +97,7 @@ def submit(
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, out=out, precision=precision.value)
         pack(out, card, outcomes, data_of_file[1])
     given = "" if data_dir is None else f" --data-dir {shlex.quote(data_dir)}"
-    print(f"{out} is packed: fairbench leaderboard check {out}{given}")
+    print(f"{out} is packed: fairbench leaderboard check {shlex.quote(str(out))}{given}")
 
 
 def _trained_against(text: str | None) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """``fairbench table``: a paper's table beside what fairbench measured."""
 
 import json
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -111,7 +112,7 @@ def _folder(folder: Path, write: bool) -> None:
     for problem in problems:
         print(problem)
     if problems:
-        again = "" if folder == FOLDER else f" {folder}"
+        again = "" if folder == FOLDER else f" {shlex.quote(str(folder))}"
         print(
             f"{folder}: {len(problems)} of {len(files)} files differ; fairbench table --write{again} makes them anew."
         )

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import tempfile
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,17 @@ from tabulate import tabulate
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, named_in, remove_leftovers, replace_folder
 from fairbench.leaderboard.board import SUBMISSIONS
-from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, front_line, kept_folder, read_entries
+from fairbench.leaderboard.ranking import (
+    COLUMNS,
+    SORT,
+    Board,
+    Entry,
+    Row,
+    boards,
+    front_line,
+    kept_folder,
+    read_entries,
+)
 from fairbench.leaderboard.searches import read_searches
 from fairbench.provenance import sha256_plain
 from fairbench.reports import site
@@ -33,6 +44,7 @@ from fairbench.reports.board_text import (
     title,
     worst_class,
 )
+from fairbench.reports.drawing import PLAIN
 
 TABLES, INDEX = "tables", "README.md"
 _MADE = "Made by `fairbench leaderboard build`"
@@ -208,7 +220,7 @@ def draw_front(board: Board, path: Path) -> None:
     """Draw average against worst-class robust error with the Pareto front; hollow points were not run by AutoAttack."""
     import matplotlib as mpl
 
-    with mpl.rc_context({"backend": "Agg"}):
+    with mpl.rc_context({"backend": "Agg", **PLAIN}):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
@@ -219,7 +231,7 @@ def draw_front(board: Board, path: Path) -> None:
             _draw_point(axes, row)
         for row in (r for r in board.ranked if r.on_front):  # to the lower left of the line there is no point
             style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9}
-            axes.annotate(_short(row.entry.title), row.point, xytext=(-10, -3), **style)
+            axes.annotate(_label(row.entry), row.point, xytext=(-10, -3), **style)
         axes.margins(x=0.06, y=0.1)
         low, high = axes.get_xlim()
         axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
@@ -296,7 +308,11 @@ def _cell(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
-def _short(text: str) -> str:
-    """Return a label; a dollar sign would start mathematics."""
-    shown = text if len(text) <= 40 else text[:39] + "…"
-    return shown.replace("$", r"\$")
+def _label(entry: Entry) -> str:
+    """Return what a figure calls an entry: its title, or its name where the font lacks a character or lines turn."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    known = get_font(findfont(FontProperties())).get_charmap()
+    drawn = all(ord(c) in known and unicodedata.bidirectional(c) not in ("R", "AL") for c in entry.title)
+    text = entry.title if drawn else entry.name
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -26,10 +26,10 @@ SAID = ("--name", "My method", "--contact", "me@example.org", "--licence", "MIT"
 
 @pytest.fixture
 def packed(cli: Cli, checkpoint: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "my_submission"
+    folder = tmp_path / "my submission"
     ran = cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--out", folder)
     assert ran.code == 0, ran.err
-    assert ran.out == f"{folder} is packed: fairbench leaderboard check {folder}\n"
+    assert ran.out == f"{folder} is packed: fairbench leaderboard check '{folder}'\n"
     return folder
 
 

@@ -206,3 +206,20 @@ def test_show(cli, board):
     assert "| rank" in cli("leaderboard", "show", "--board", board, "--markdown").out
     assert cli("leaderboard", "show", "--board", board, "--dataset", "nothing").code == 2
     assert "Did you mean 'cau'" in cli("leaderboard", "show", "--board", board, "--sort", "cua").err
+
+
+@pytest.mark.parametrize(
+    ("title", "label"),
+    [("My method", "My method"), ("$x$", "$x$"), ("我的方法", "mine"), ("שלום", "mine"), ("m" * 50, "m" * 39 + "…")],
+)
+def test_a_figure_names_an_entry_as_its_font_can(tmp_path, title, label, monkeypatch):
+    """A character that the font lacks would be a warning, which is an error here, and a box."""
+    submit(tmp_path / "submissions" / "mine" / "1", title=title)
+    (tmp_path / "results").mkdir()
+    (found,) = boards(read_entries(tmp_path))
+    named = []
+    monkeypatch.setattr("matplotlib.axes.Axes.annotate", lambda self, text, *_, **__: named.append(text))
+    report.draw_front(found, tmp_path / "front.png")
+    monkeypatch.undo()
+    report.draw_front(found, tmp_path / "front.png")
+    assert named == [label]
