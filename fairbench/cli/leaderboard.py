@@ -123,6 +123,8 @@ def show(
     from fairbench.leaderboard.ranking import boards, read_entries
     from fairbench.reports import board as report
 
+    if board != BOARD and not user_path(board).is_dir():
+        raise OutcomesError(f"no board at {board}; without --board the results that came with the package are shown.")
     found = [b for b in boards(read_entries(user_path(board)), sort) if dataset in (None, b.dataset)]
     if not found:
         raise OutcomesError(f"no entry{'' if dataset is None else f' for {dataset}'} on the board {board}.")

@@ -65,6 +65,7 @@ def add_submission(folder: Path, board: Path, check: Callable[[Path], Checked]) 
     OutcomesError
         It is refused, its labels could not be compared, or the board's folder cannot be written.
     """
+    submission_files(folder)  # before a folder is made for what is none
     place = make_folder(board / SUBMISSIONS)
     try:
         with FileLock(board / _LOCK, timeout=_WAIT):
