@@ -16,7 +16,7 @@ from filelock import FileLock
 from tabulate import tabulate
 
 from fairbench.errors import OutcomesError
-from fairbench.files import make_folder, named_in, remove_leftovers, replace_folder
+from fairbench.files import cannot_write, make_folder, named_in, remove_leftovers, replace_folder
 from fairbench.leaderboard.board import SUBMISSIONS
 from fairbench.leaderboard.ranking import (
     COLUMNS,
@@ -105,11 +105,14 @@ def _replacing(target: Path, board: Path) -> Iterator[Path]:
     target = Path(os.path.abspath(target))  # "." has no name
     prefix = f".building-{target.name}-{sha256_plain(os.fsencode(board.resolve()))[:8]}-"
     remove_leftovers(target.parent, prefix)  # of this board's builds alone, which the lock keeps apart
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
-        new = Path(temporary) / target.name
-        new.mkdir()
-        yield new
-        replace_folder(new, target)
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
+            new = Path(temporary) / target.name
+            new.mkdir()
+            yield new
+            replace_folder(new, target)
+    except OSError as error:
+        raise cannot_write(target, error) from error
 
 
 def _write_tables(found: Sequence[Board], folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from fairbench.errors import OutcomesError
-from fairbench.files import make_folder, named_in, remove_leftovers, replace_folder
+from fairbench.files import cannot_write, make_folder, named_in, remove_leftovers, replace_folder
 from fairbench.reports.paper_table import PaperTable
 from fairbench.reports.table_formats import render
 
@@ -60,16 +60,22 @@ def write(files: Mapping[str, str], folder: Path) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not named_in(folder, _INDEX, _MADE):
         raise OutcomesError(f"{folder} holds something other than tables; nothing was overwritten. Choose another.")
     parent = make_folder(folder.absolute().parent)
-    with FileLock(parent / f".{folder.name}.lock"):
-        remove_leftovers(parent, f".writing-{folder.name}-")
-        with tempfile.TemporaryDirectory(
-            dir=parent, prefix=f".writing-{folder.name}-", ignore_cleanup_errors=True
-        ) as temporary:
-            new = Path(temporary) / folder.name
-            new.mkdir()
-            for name, text in files.items():
-                (new / name).write_text(text, encoding="utf-8", newline="\n")
-            replace_folder(new, folder.absolute())
+    try:
+        with FileLock(parent / f".{folder.name}.lock"):
+            _replace(files, folder.absolute(), parent)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def _replace(files: Mapping[str, str], folder: Path, parent: Path) -> None:
+    prefix = f".writing-{folder.name}-"
+    remove_leftovers(parent, prefix)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
+        new = Path(temporary) / folder.name
+        new.mkdir()
+        for name, text in files.items():
+            (new / name).write_text(text, encoding="utf-8", newline="\n")
+        replace_folder(new, folder)
 
 
 def check(files: Mapping[str, str], folder: Path) -> list[str]:

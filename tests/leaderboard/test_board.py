@@ -1,5 +1,6 @@
 """The board under hands: two that add at once lose nothing, nothing is rewritten, a build is whole or not there."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -188,6 +189,25 @@ def test_a_build_that_fails_leaves_the_old_tables(board):
     with pytest.raises(OutcomesError):
         build(board)
     assert built(board) == before
+
+
+@pytest.mark.parametrize("what", ["tables", "site"])
+def test_a_full_disk_is_one_line_that_names_the_folder_and_leaves_the_old(board, monkeypatch, what):
+    build(board)
+    before = built(board)
+    write = Path.write_text
+
+    def full(path, *arguments, **options):
+        if path.parent.name == what:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OutcomesError, match=f"cannot write {board / what}: No space left on device"):
+        build(board)
+    monkeypatch.undo()
+    assert built(board) == before
+    assert [p.name for p in board.iterdir() if p.name.startswith(".")] == [".build.lock"]
 
 
 def test_pages_that_fail_leave_the_old_pages(board, monkeypatch):

@@ -30,7 +30,14 @@ def asked(port: int, path: str) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-PLACES = ["/../secret", "/%2e%2e/secret", "/..%2fsecret", "/models/../../secret", "/models/..%5c..%5csecret", "//secret"]
+PLACES = [
+    "/../secret",
+    "/%2e%2e/secret",
+    "/..%2fsecret",
+    "/models/../../secret",
+    "/models/..%5c..%5csecret",
+    "//secret",
+]
 
 
 @pytest.mark.parametrize("path", [*PLACES, "/%00", "/index.html%00", "/" + "a" * 5000])

@@ -1,5 +1,7 @@
 """The committed folder of tables: what results and definitions give, and what is refused."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,19 @@ def test_a_page_of_ones_own_among_the_tables_is_not_lost(tmp_path):
     (folder / "mine.md").unlink()
     paper_folder.write({name: text for name, text in FILES.items() if name != "a-1.csv"}, folder)
     assert not (folder / "a-1.csv").exists(), "a table that is no longer defined"
+
+
+def test_a_full_disk_is_one_line_that_names_the_folder_and_leaves_the_old(tmp_path, monkeypatch):
+    folder = tmp_path / "papers"
+    paper_folder.write(FILES, folder)
+
+    def full(path, *_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OutcomesError, match=f"cannot write {folder}: No space left on device"):
+        paper_folder.write({**FILES, "README.md": "new"}, folder)
+    assert paper_folder.check(FILES, folder) == []
 
 
 def test_a_folder_that_is_not_there_or_a_file_is_one_line(tmp_path):
