@@ -62,6 +62,8 @@ def table(
         raise FairbenchError("--list, --write, --check and --ranks: give one of them.")
     if (write or check or list_all) and (dataset is not None or format is not Format.TEXT):
         raise FairbenchError("--list, --write and --check are of all tables: leave --dataset and --format out.")
+    if (write or check) and name in TABLES:
+        raise FairbenchError(f"--write and --check are of all tables, and take a folder: leave {name} out.")
     if write or check:
         _folder(FOLDER if name is None else Path(name), write)
     elif name is None and ranks:

@@ -314,6 +314,15 @@ def test_a_table_that_unpacks_to_more_than_the_limit(whole, rules):
     assert_refused(check_submission(folder, rules).problems, "over the limit of 1,000,000")
 
 
+def test_a_footer_of_many_columns_is_not_read(whole, rules):
+    """A small file can name columns by the hundred thousand, each of which costs memory before it is counted."""
+    folder = whole()
+    schema = pa.schema([(f"c{i}", pa.int8()) for i in range(20_000)])
+    pq.ParquetWriter(folder / "outcomes.parquet", schema, store_schema=False).close()
+    problems = check_submission(folder, rules).problems
+    assert_refused(problems, "over the limit of 262,144")
+
+
 @pytest.mark.parametrize("what", ["half a character", "an infinite number"])
 def test_what_no_page_can_show_is_refused_beside_what_the_run_hashes(whole, rules, what):
     folder = whole()

@@ -82,6 +82,7 @@ def test_a_folder_that_is_not_there_or_a_file_is_one_line(tmp_path):
     [
         (["--write", "--check"], "give one of them"),
         (["--check", "--format", "csv"], "leave --dataset and --format out"),
+        (["sun2023-1", "--write"], "take a folder: leave sun2023-1 out"),
         (["--ranks"], "--ranks needs a table"),
         (["sun2023-1", "--ranks", "--format", "csv"], "text, markdown or json"),
         (["sun2023-4", "--ranks"], "ranks no methods"),
