@@ -4,7 +4,7 @@ A check that could not be made is told apart from one that was passed: :attr:`Ch
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
     problems += _weights(checked, files)
     checked.notes += _known_weights(checked.card, manifest, rules.known_weights)
     if checked.card is not None and rules.taken is not None:
-        problems += _name(checked.card, rules.taken)
+        problems += _name(checked.card, rules.taken, rules.known_weights.values())
         problems += _place(checked.card, rules.place)
     if manifest is not None:
         problems += _manifest_itself(manifest, files)
@@ -191,7 +191,9 @@ def _agreement(card: SubmissionCard, manifest: dict[str, Any]) -> Iterator[str]:
             yield f"{CARD}: {what} is {_short(said)}, but {MANIFEST} has {_short(done)}"
 
 
-def _name(card: SubmissionCard, taken: Mapping[str, int]) -> Iterator[str]:
+def _name(card: SubmissionCard, taken: Mapping[str, int], models: Collection[str]) -> Iterator[str]:
+    if card.name in models:
+        yield f"{CARD}: the name {card.name} is that of a model of the project; choose another"
     latest = taken.get(card.name)
     if card.replaces is None:
         if latest is not None:

@@ -232,6 +232,11 @@ def test_a_name_that_is_taken_and_a_correction(whole, rules):
     assert check_submission(whole(replaces="mine.2"), held).problems == []
 
 
+def test_a_model_of_the_project_keeps_its_name(whole, rules):
+    held = replace(rules, known_weights={"e" * 64: "mine"})
+    assert_refused(check_submission(whole(), held).problems, "the name mine is that of a model of the project")
+
+
 LINKS = ["outcomes.parquet", "card.yaml", "manifest.json", "weights.safetensors"]
 
 
