@@ -8,7 +8,7 @@ class FairbenchError(Exception):
     """Base of every error that a user can cause and mend."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable(" ".join(message.split())))
 
 
 class CheckpointError(FairbenchError):
@@ -39,3 +39,14 @@ def first_line(error: BaseException) -> str:
     """Return what an error of somebody else's code says, in a line: its kind and its first line."""
     text = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {text}".rstrip(": .") + "."
+
+
+def printable(text: str) -> str:
+    """Return text, of whomever, so that it can be printed and steers no terminal: other characters by their code.
+
+    Examples
+    --------
+    >>> printable("mü\x1b[2J")
+    'mü\\\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=f".tmp{path.suffix}")
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -40,7 +40,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~_umask())  # mkstemp makes it private; a result is an ordinary file
         temporary.replace(path)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -69,7 +69,7 @@ def make_folder(path: Path) -> Path:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     return path
 
 
@@ -95,6 +95,20 @@ def replace_folder(new: Path, target: Path) -> None:
         target.rename(old / target.name)
     new.rename(target)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def named_in(folder: Path, index: str, mark: str) -> bool:
+    """Say whether a folder has an index that bears the mark, and no file but those that the index names as links.
+
+    A figure goes with the page of its name. What holds more is not for a program to replace.
+    """
+    try:
+        text = (folder / index).read_text(encoding="utf-8")
+        names = [path.name for path in folder.iterdir() if path.name != index]
+    except (OSError, ValueError):
+        return False
+    pages = [f"{name.removesuffix('.png')}.md" if name.endswith(".png") else name for name in names]
+    return mark in text and all(f"({page})" in text for page in pages)
 
 
 def remove_leftovers(folder: Path, prefix: str) -> None:
@@ -133,11 +147,12 @@ def cache_folder(kind: str) -> Path:
     return user_path(root or platformdirs.user_cache_dir("fairbench")) / kind
 
 
+def cannot_write(path: Path, error: OSError) -> OutcomesError:
+    """Return the error of a place that could not be written; the system's own names no place where a disk is full."""
+    return OutcomesError(f"cannot write {path}: {error.strerror or error}. Choose another folder or free some space.")
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
-
-
-def _cannot_write(path: Path, error: OSError) -> OutcomesError:
-    return OutcomesError(f"cannot write {path}: {error.strerror or error}. Choose another folder or free some space.")

@@ -3,6 +3,7 @@
 Errors are one line on stderr and exit code 2; ``--debug`` shows the traceback.
 """
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ _USER_ERROR, _INTERNAL_ERROR, _INTERRUPTED = 2, 1, 130
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # a terminal without a character is no reason to stop
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,7 +69,10 @@ def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> N
     added = add_submission(user_path(submission), place, check_copy)
     for note in notes:
         print(f"note: {note}")
-    print(f"{added} is on the board: fairbench leaderboard build" + ("" if board == BOARD else f" --board {board}"))
+    print(
+        f"{added} is on the board: fairbench leaderboard build"
+        + ("" if board == BOARD else f" --board {shlex.quote(str(board))}")
+    )
 
 
 @leaderboard_app.command()
@@ -119,6 +123,8 @@ def show(
     from fairbench.leaderboard.ranking import boards, read_entries
     from fairbench.reports import board as report
 
+    if board != BOARD and not user_path(board).is_dir():
+        raise OutcomesError(f"no board at {board}; without --board the results that came with the package are shown.")
     found = [b for b in boards(read_entries(user_path(board)), sort) if dataset in (None, b.dataset)]
     if not found:
         raise OutcomesError(f"no entry{'' if dataset is None else f' for {dataset}'} on the board {board}.")
@@ -133,11 +139,12 @@ def show(
 def _checked(submission: Path, board: Path, data_dir: str | None) -> "Checked":
     from fairbench.cli.rules import rules
     from fairbench.files import user_path
-    from fairbench.leaderboard.board import taken
+    from fairbench.leaderboard.board import place_on, taken
     from fairbench.leaderboard.check import check_submission
 
     folder, place = user_path(submission), user_path(board)
-    checked = check_submission(folder, rules(data_dir, taken(place, besides=folder)))
+    own = place_on(place, folder)
+    checked = check_submission(folder, rules(data_dir, taken(place, besides=own), own))
     if not place.is_dir():
         checked.not_made.append(f"name: no board at {board} to look for it in")
     return checked

@@ -14,7 +14,7 @@ _MOST_PIXELS = 2**30
 """Images of other people's choice of size are made up to this many pixels in all: 10,000 of 300x300."""
 
 
-def rules(data_dir: str | None, taken: Mapping[str, int] | None) -> "Rules":
+def rules(data_dir: str | None, taken: Mapping[str, int] | None, place: tuple[str, int] | None = None) -> "Rules":
     """Return the rules, with labels from where the data is on this machine; nothing is downloaded."""
     from fairbench.leaderboard.check import Rules
 
@@ -25,7 +25,7 @@ def rules(data_dir: str | None, taken: Mapping[str, int] | None) -> "Rules":
             known[name] = _truth(name, data_dir)
         return known[name]
 
-    return Rules(_attacks, truth_of, taken, _known_weights())
+    return Rules(_attacks, truth_of, taken, _known_weights(), place)
 
 
 def _attacks(protocol: str, num_classes: int) -> dict[str, dict[str, Any]]:

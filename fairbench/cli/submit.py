@@ -66,7 +66,7 @@ def submit(
 
     said: dict[str, Any] = {
         "version": 1,
-        "name": key or re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:64],
+        "name": _key(name) if key is None else key,
         "title": name,
         "authors": list(options.names(authors) or ()),
         "contact": contact,
@@ -97,7 +97,14 @@ def submit(
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, out=out, precision=precision.value)
         pack(out, card, outcomes, data_of_file[1])
     given = "" if data_dir is None else f" --data-dir {shlex.quote(data_dir)}"
-    print(f"{out} is packed: fairbench leaderboard check {out}{given}")
+    print(f"{out} is packed: fairbench leaderboard check {shlex.quote(str(out))}{given}")
+
+
+def _key(title: str) -> str:
+    key = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:64]
+    if not key:
+        raise OutcomesError(f"--name '{title}' has no letter from a to z to name the entry by; give a name with --key.")
+    return key
 
 
 def _trained_against(text: str | None) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """``fairbench table``: a paper's table beside what fairbench measured."""
 
 import json
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,6 +62,8 @@ def table(
         raise FairbenchError("--list, --write, --check and --ranks: give one of them.")
     if (write or check or list_all) and (dataset is not None or format is not Format.TEXT):
         raise FairbenchError("--list, --write and --check are of all tables: leave --dataset and --format out.")
+    if (write or check) and name in TABLES:
+        raise FairbenchError(f"--write and --check are of all tables, and take a folder: leave {name} out.")
     if write or check:
         _folder(FOLDER if name is None else Path(name), write)
     elif name is None and ranks:
@@ -111,7 +114,7 @@ def _folder(folder: Path, write: bool) -> None:
     for problem in problems:
         print(problem)
     if problems:
-        again = "" if folder == FOLDER else f" {folder}"
+        again = "" if folder == FOLDER else f" {shlex.quote(str(folder))}"
         print(
             f"{folder}: {len(problems)} of {len(files)} files differ; fairbench table --write{again} makes them anew."
         )

@@ -41,8 +41,9 @@ def verify(
     from fairbench.leaderboard.check import SEED, check_submission, require_accepted
     from fairbench.leaderboard.verify import verify as hold_to_it
 
-    if examples < 1:
-        raise ProtocolError(f"--examples {examples}: give 1 or more.")
+    for option, number in (("--examples", examples), ("--batch-size", batch_size)):
+        if number is not None and number < 1:
+            raise ProtocolError(f"{option} {number}: give 1 or more.")
     seed = secrets.randbelow(2**31) if seed is None else seed
     if not 0 <= seed < 2**62:
         raise ProtocolError(f"--seed {seed}: give a number from 0 to 2**62 - 1.")

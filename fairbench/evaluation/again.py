@@ -8,6 +8,7 @@ import torch
 
 from fairbench.attacks.base import logits_of
 from fairbench.datasets import Dataset
+from fairbench.evaluation.device import checked_device, exact
 from fairbench.evaluation.protocol import Protocol
 from fairbench.evaluation.runner import BATCH_SIZE, evaluate
 from fairbench.models import Model
@@ -66,6 +67,7 @@ class Again:
             self.dataset.index[again] + shift,
         )
 
+    @exact()
     def clean(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Classify the whole split without attack.
 
@@ -75,7 +77,7 @@ class Again:
             In the order of ``index``, each (N,): int64 predicted class, float64 probability of it, and float64
             distance to the second largest probability.
         """
-        device = self.options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = checked_device(self.options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
         module = frozen(self.model.module).to(device)
         size = self.options.get("batch_size", BATCH_SIZE)
         order = np.argsort(self.dataset.index)

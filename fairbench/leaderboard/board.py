@@ -5,6 +5,7 @@ latest, and the older ones stay.
 """
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -14,13 +15,14 @@ from filelock import FileLock, Timeout
 
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, remove_leftovers
-from fairbench.leaderboard.card import SubmissionCard, read_submission_card
+from fairbench.leaderboard.card import SubmissionCard, next_version, read_submission_card
 from fairbench.leaderboard.check import Checked, require_accepted
 from fairbench.leaderboard.submission import CARD, submission_files
 from fairbench.outcomes import Outcomes
 
 SUBMISSIONS = "submissions"
 _LOCK, _STAGING = ".lock", ".adding-"
+_VERSION = re.compile("[1-9][0-9]{0,8}")
 _WAIT = 600.0
 """Seconds one `add` waits for another."""
 
@@ -29,20 +31,25 @@ def versions(board: Path) -> dict[str, dict[int, Path]]:
     """Return the folders of all submissions by name and version; names sorted, versions rising."""
     found: dict[str, dict[int, Path]] = {}
     for path in sorted((board / SUBMISSIONS).glob("*/*")):
-        if path.is_dir() and path.name.isascii() and path.name.isdigit() and path.parent.name[0] != ".":
+        links = path.is_symlink() or path.parent.is_symlink()
+        if path.is_dir() and not links and _VERSION.fullmatch(path.name) and path.parent.name[0] != ".":
             found.setdefault(path.parent.name, {})[int(path.name)] = path
     return {name: dict(sorted(kept.items())) for name, kept in sorted(found.items())}
 
 
-def taken(board: Path, besides: Path | None = None) -> dict[str, int]:
-    """Return the names on the board and their latest versions, not counting the folder ``besides``."""
-    own = None if besides is None else besides.resolve()
-    found = {}
-    for name, kept in versions(board).items():
-        others = [version for version, path in kept.items() if path.resolve() != own]
-        if others:
-            found[name] = max(others)
-    return found
+def place_on(board: Path, folder: Path) -> tuple[str, int] | None:
+    """Return name and version by which a folder lies on the board; None for one that lies elsewhere."""
+    version = folder.resolve()
+    if version.parent.parent != (board / SUBMISSIONS).resolve() or not _VERSION.fullmatch(version.name):
+        return None
+    return version.parent.name, int(version.name)
+
+
+def taken(board: Path, besides: tuple[str, int] | None = None) -> dict[str, int]:
+    """Return the names on the board and their latest versions; those before the entry ``besides`` if it is given."""
+    name, version = besides or ("", 0)
+    found = {n: [v for v in kept if n != name or v < version] for n, kept in versions(board).items()}
+    return {n: max(kept) for n, kept in found.items() if kept}
 
 
 def add_submission(folder: Path, board: Path, check: Callable[[Path], Checked]) -> Path:
@@ -58,6 +65,7 @@ def add_submission(folder: Path, board: Path, check: Callable[[Path], Checked]) 
     OutcomesError
         It is refused, its labels could not be compared, or the board's folder cannot be written.
     """
+    submission_files(folder)  # before a folder is made for what is none
     place = make_folder(board / SUBMISSIONS)
     try:
         with FileLock(board / _LOCK, timeout=_WAIT):
@@ -80,7 +88,7 @@ def _add(folder: Path, place: Path, check: Callable[[Path], Checked]) -> Path:
                 f"{folder}: its labels were not compared with the dataset's ({card.dataset} is not on this machine); "
                 "give --data-dir."
             )
-        target = make_folder(place / card.name) / str(_next(card))
+        target = make_folder(place / card.name) / str(next_version(card))
         staging.chmod(0o755)
         staging.rename(target)  # in one step; fails if it is there
         _sync(target.parent)
@@ -89,10 +97,6 @@ def _add(folder: Path, place: Path, check: Callable[[Path], Checked]) -> Path:
         raise OutcomesError(f"cannot add {folder} to {place}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _next(card: SubmissionCard) -> int:
-    return 1 if card.replaces is None else int(card.replaces.rpartition(".")[2]) + 1
 
 
 def _copy(folder: Path, target: Path) -> None:
@@ -129,9 +133,11 @@ def read_submission(folder: Path) -> tuple[SubmissionCard, Outcomes]:
     Raises
     ------
     OutcomesError
-        It is damaged.
+        It is damaged, or lies under another name.
     """
     card, faults = read_submission_card(folder / CARD)
     if card is None:
         raise OutcomesError(f"{folder}: {faults[0]}.")
+    if card.name != folder.parent.name:
+        raise OutcomesError(f"{folder}: its card is that of {card.name}; `fairbench leaderboard add` puts it in place.")
     return card, Outcomes.read(folder)

@@ -1,22 +1,37 @@
 """The card of a submission: who made what, and how its weights are loaded. Plain data; no figure is in it."""
 
+import unicodedata
 from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from fairbench.errors import first_line
+from fairbench.errors import first_line, printable
 from fairbench.plain_yaml import parse_yaml
 
 CARD_VERSION = 1
 WEIGHTS = "weights.safetensors"
 """Name of the weights' file in a submission."""
 
-_LINE = r"^[^\x00-\x1f\x7f\u2028\u2029]*\S[^\x00-\x1f\x7f\u2028\u2029]*$"
-_ADDRESS = r"^https?://[^\s<>\"'`|\\]+$"
-Line = Annotated[str, Field(max_length=300, pattern=_LINE)]
-"""A line of text, not empty and without control characters."""
+_ADDRESS = r"^https?://[!#-&(-;=?-\[\]^_a-z{}~]+$"
+"""ASCII that can be seen, less quotation marks, <, >, | and backslash; of a name in another script, its punycode."""
+_JOINERS = "\u200c\u200d"
+"""Format characters that words of some scripts are written with."""
+
+
+def _shown(text: str) -> str:
+    """Return text whose every character shows, and none of which turns or hides the others."""
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") and character not in _JOINERS:
+            raise ValueError(f"the character U+{ord(character):04X} cannot be shown; leave it out")
+    if not any(unicodedata.category(character)[0] in "LNPS" for character in text):
+        raise ValueError("it is empty")
+    return text
+
+
+Line = Annotated[str, Field(max_length=300), AfterValidator(_shown)]
+"""A line of text, not empty and without characters that control, hide or turn others."""
 Address = Annotated[str, Field(max_length=500, pattern=_ADDRESS)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -29,7 +44,7 @@ class SubmittedWeights(_Plain):
     """Weights in the folder, or where they are fetched from; either way with the SHA-256 of the file."""
 
     file: str | None = None
-    url: Annotated[str, Field(max_length=500, pattern=r"^https://[^\s<>\"'`|\\]+$")] | None = None
+    url: Annotated[str, Field(max_length=500, pattern=_ADDRESS.replace("https?", "https"))] | None = None
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     @field_validator("file")
@@ -80,7 +95,7 @@ class SubmissionCard(_Plain):
     protocol: Literal["leaderboard", "standard"]
     architecture: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.:/-]+$")]
     normalization: SubmittedNormalization | None = None
-    output: Annotated[str, Field(max_length=64, pattern=_LINE)] | None = None
+    output: Annotated[str, Field(max_length=64), AfterValidator(_shown)] | None = None
     input_size: tuple[Annotated[int, Field(ge=1, le=512)], Annotated[int, Field(ge=1, le=512)]] | None = None
     weights: SubmittedWeights
     trained_against: TrainedAgainst | None = None
@@ -88,6 +103,11 @@ class SubmissionCard(_Plain):
     training_cost: Line | None = None
     licence: Line
     replaces: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\.[1-9][0-9]{0,5}$")] | None = None
+
+
+def next_version(card: SubmissionCard) -> int:
+    """Return the version that a submission becomes: 1, or one more than what it replaces."""
+    return 1 if card.replaces is None else int(card.replaces.rpartition(".")[2]) + 1
 
 
 def read_submission_card(path: Path) -> tuple[SubmissionCard | None, list[str]]:
@@ -103,6 +123,8 @@ def card_of(plain: object, where: str = "card.yaml") -> tuple[SubmissionCard | N
     """Make a card of plain data; return it, or None and a line for each fault."""
     if not isinstance(plain, dict):
         return None, [f"{where}: it holds no keys and values"]
+    if isinstance(version := plain.get("version"), int) and version > CARD_VERSION:
+        return None, [f"{where}: version {version} is newer than this fairbench reads ({CARD_VERSION}); upgrade it"]
     try:
         return SubmissionCard.model_validate(plain), []
     except ValidationError as error:
@@ -114,4 +136,4 @@ def card_of(plain: object, where: str = "card.yaml") -> tuple[SubmissionCard | N
 def _fault(where: str, place: tuple[int | str, ...], message: str) -> str:
     key = ".".join(map(str, place))
     text = f"{where}: {key}: {message}" if key else f"{where}: {message}"
-    return " ".join(text.replace("Value error, ", "").split())[:400]
+    return printable(" ".join(text.replace("Value error, ", "").split()))[:400]

@@ -4,15 +4,15 @@ A check that could not be made is told apart from one that was passed: :attr:`Ch
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fairbench.errors import FairbenchError, OutcomesError, first_line
-from fairbench.leaderboard.card import SubmissionCard, read_submission_card
+from fairbench.errors import FairbenchError, OutcomesError, first_line, printable
+from fairbench.leaderboard.card import SubmissionCard, next_version, read_submission_card
 from fairbench.leaderboard.submission import CARD, SUMMARY, submission_files
 from fairbench.leaderboard.tables import ATTACK_COLUMNS, Columns, read_columns
 from fairbench.metrics import summarize
@@ -64,6 +64,8 @@ class Rules:
         Dataset name to its :class:`Truth`; None for a dataset that has no board.
     taken
         Names on the board, and the latest version of each; None where the name is not to be checked.
+    place
+        Name and version by which the folder lies on the board, if it does: those of its card.
     known_weights
         SHA-256 of weights that the project has measured itself, of the file or of what is loaded from it, to the
         model's name.
@@ -73,6 +75,7 @@ class Rules:
     truth: Callable[[str], Truth | None]
     taken: Mapping[str, int] | None = field(default_factory=dict)
     known_weights: Mapping[str, str] = field(default_factory=dict)
+    place: tuple[str, int] | None = None
 
 
 @dataclass
@@ -116,7 +119,8 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
     problems += _weights(checked, files)
     checked.notes += _known_weights(checked.card, manifest, rules.known_weights)
     if checked.card is not None and rules.taken is not None:
-        problems += _name(checked.card, rules.taken)
+        problems += _name(checked.card, rules.taken, rules.known_weights.values())
+        problems += _place(checked.card, rules.place)
     if manifest is not None:
         problems += _manifest_itself(manifest, files)
         if checked.card is not None:
@@ -132,6 +136,8 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
             problems += _rows(table, truth, tuple(rules.attacks(protocol, len(truth.classes))), checked)
     if not problems:
         _read_whole(folder, files, checked)
+    for lines in (checked.problems, checked.not_made, checked.notes):
+        lines[:] = map(printable, lines)
     return checked
 
 
@@ -144,6 +150,7 @@ def _manifest(files: Mapping[str, Path], problems: list[str]) -> dict[str, Any] 
 
     try:
         manifest = json.loads(files[MANIFEST].read_text(encoding="utf-8"), parse_constant=no_number)
+        json.dumps(manifest, ensure_ascii=False, allow_nan=False).encode()  # no 1e999, and no half of a character
     except (OSError, ValueError, RecursionError) as error:
         problems.append(f"{MANIFEST}: not readable JSON ({first_line(error)})")
         return None
@@ -184,7 +191,9 @@ def _agreement(card: SubmissionCard, manifest: dict[str, Any]) -> Iterator[str]:
             yield f"{CARD}: {what} is {_short(said)}, but {MANIFEST} has {_short(done)}"
 
 
-def _name(card: SubmissionCard, taken: Mapping[str, int]) -> Iterator[str]:
+def _name(card: SubmissionCard, taken: Mapping[str, int], models: Collection[str]) -> Iterator[str]:
+    if card.name in models:
+        yield f"{CARD}: the name {card.name} is that of a model of the project; choose another"
     latest = taken.get(card.name)
     if card.replaces is None:
         if latest is not None:
@@ -195,6 +204,13 @@ def _name(card: SubmissionCard, taken: Mapping[str, int]) -> Iterator[str]:
     elif latest is None or card.replaces != f"{card.name}.{latest}":
         there = f"its latest version is {card.name}.{latest}" if latest else f"there is no entry {card.name}"
         yield f"{CARD}: replaces {card.replaces}, but {there}"
+
+
+def _place(card: SubmissionCard, place: tuple[str, int] | None) -> Iterator[str]:
+    """Yield where a submission lies on the board under another name or version than its card's."""
+    version = next_version(card)
+    if place is not None and place != (card.name, version):
+        yield f"{CARD}: it is {card.name}.{version}, but lies on the board as {place[0]}.{place[1]}"
 
 
 def _weights(checked: Checked, files: Mapping[str, Path]) -> Iterator[str]:
@@ -238,6 +254,8 @@ def _protocol(manifest: dict[str, Any], rules: Rules, num_classes: int) -> Itera
     modified = _get(manifest, "protocol", "modified")
     if modified != {}:
         yield f"{MANIFEST}: the protocol was modified ({_short(modified)}); it is locked"
+    if "transfer_from" in manifest:
+        yield f"{MANIFEST}: transfer_from: the attacks were made for another model; they are made for the one submitted"
     if seed != SEED or isinstance(seed, bool):
         yield f"{MANIFEST}: seed {_short(seed)}: it is fixed to {SEED} and not the submitter's to choose"
     locked, held = rules.attacks(name, num_classes), manifest.get("attacks")

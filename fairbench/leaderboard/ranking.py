@@ -1,7 +1,7 @@
 """Entries of the board and their order: per dataset and threat model, every figure recomputed from an outcome table."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ COLUMNS = ("avg_std", "worst_std", "avg_bndy", "worst_bndy", "avg_rob", "worst_r
 SORT = "worst_rob"
 _ATTACKS = ("autoattack", "pgd20")
 """The attack a row is judged by: the first that was measured."""
+_WITHOUT_ATTACK = ("avg_std", "worst_std", "cau")
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,11 @@ class Row:
         """Return one of :data:`COLUMNS`."""
         return float(getattr(self.entry.attack, column))
 
+    @property
+    def point(self) -> tuple[float, float]:
+        """Its average and worst-class robust error."""
+        return self.value("avg_rob"), self.value("worst_rob")
+
     def interval(self, column: str) -> Interval:
         """Return its 95 % interval."""
         return self.entry.attack.intervals[column]
@@ -126,7 +132,7 @@ def read_entries(board: Path) -> list[Entry]:
     for kept in versions(board).values():
         version = max(kept)
         entries.append(_submitted(*read_submission(kept[version]), version, kept[version] / TABLE))
-    return _one_each(entries)
+    return _one_each(_of_all_classes(entries))
 
 
 def kept_folder(board: Path) -> Path:
@@ -156,31 +162,44 @@ def boards(entries: Iterable[Entry], sort: str = SORT) -> list[Board]:
     return found
 
 
-def rank_ranges(intervals: list[Interval]) -> list[tuple[int, int]]:
+Tells = Callable[[int, int], bool]
+"""Of two entries by number: whether a lower figure of the first says that it errs less."""
+
+
+def _always(_better: int, _worse: int) -> bool:
+    return True
+
+
+def rank_ranges(intervals: list[Interval], tells: Tells = _always) -> list[tuple[int, int]]:
     """Return the first and the last place of each entry: only entries whose interval lies apart are surely ahead.
 
     The first place is one more than the number of entries whose whole interval is below; the last is the number of
-    entries less those whose whole interval is above. An entry without an interval is last and leaves the others alone.
+    entries less those whose whole interval is above; neither counts pairs of which the figures do not tell. An entry
+    without an interval is last and leaves the others alone.
 
     Examples
     --------
     >>> rank_ranges([(1.0, 3.0), (2.0, 4.0), (5.0, 6.0)])
     [(1, 2), (1, 2), (3, 3)]
+    >>> rank_ranges([(1.0, 3.0), (5.0, 6.0)], lambda better, worse: better != 0)  # the first is a lower bound
+    [(1, 2), (1, 2)]
     """
-    known = [i for i in intervals if all(map(math.isfinite, i))]
+    known = [j for j, interval in enumerate(intervals) if all(map(math.isfinite, interval))]
     places = []
-    for low, high in intervals:
-        if not (math.isfinite(low) and math.isfinite(high)):
+    for i, (low, high) in enumerate(intervals):
+        if i not in known:
             places.append((len(known) + 1, len(intervals)))
             continue
-        ahead = sum(other[1] < low for other in known)
-        behind = sum(other[0] > high for other in known)
+        ahead = sum(intervals[j][1] < low and tells(j, i) for j in known)
+        behind = sum(intervals[j][0] > high and tells(i, j) for j in known)
         places.append((ahead + 1, len(known) - behind))
     return places
 
 
-def pareto_front(points: list[tuple[float, float]]) -> list[bool]:
+def pareto_front(points: list[tuple[float, float]], tells: Tells = _always) -> list[bool]:
     """Say of each point whether no other is as good in both and better in one; lower is better, NaN is never on it.
+
+    A point that does not ``tell`` against another does not push it off.
 
     Examples
     --------
@@ -188,15 +207,40 @@ def pareto_front(points: list[tuple[float, float]]) -> list[bool]:
     [True, True, False, True]
     """
 
-    def beaten(x: float, y: float) -> bool:
-        return any(a <= x and b <= y and (a < x or b < y) for a, b in points)
+    def beaten(i: int) -> bool:
+        x, y = points[i]
+        return any(a <= x and b <= y and (a < x or b < y) and tells(j, i) for j, (a, b) in enumerate(points))
 
-    return [math.isfinite(x) and math.isfinite(y) and not beaten(x, y) for x, y in points]
+    return [math.isfinite(x) and math.isfinite(y) and not beaten(i) for i, (x, y) in enumerate(points)]
+
+
+def errs_less(better: Entry, worse: Entry, column: str) -> bool:
+    """Return whether a lower figure of the first says that it errs less: not always, if the attacks are not the same.
+
+    PGD-20 gives a lower bound of what AutoAttack would find. A robust error that is lower under AutoAttack is so all
+    the more under one attack for both; one that is lower under PGD-20 may not be, and of CRU_s, a difference, neither.
+    """
+    if better.attack.attack == worse.attack.attack or column in _WITHOUT_ATTACK:
+        return True
+    return better.attack.attack == _ATTACKS[0] and column != "cru_s"
+
+
+def front_line(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that a line along the front goes through, by rising average error.
+
+    Those that a lower bound stands to the lower left of, and has not pushed off the front, are beside the line.
+    """
+    held = [row for row in rows if row.on_front]
+    lowest = pareto_front([row.point for row in held])
+    return sorted((row for row, low in zip(held, lowest, strict=True) if low), key=lambda row: row.point)
 
 
 def _placed(rows: list[Row], sort: str) -> list[Row]:
-    ranges = rank_ranges([row.interval(sort) for row in rows])
-    front = pareto_front([(row.value("avg_rob"), row.value("worst_rob")) for row in rows])
+    def tells(column: str) -> Tells:
+        return lambda better, worse: errs_less(rows[better].entry, rows[worse].entry, column)
+
+    ranges = rank_ranges([row.interval(sort) for row in rows], tells(sort))
+    front = pareto_front([row.point for row in rows], tells("worst_rob"))
     return [replace(row, ranks=r, on_front=f) for row, r, f in zip(rows, ranges, front, strict=True)]
 
 
@@ -265,6 +309,14 @@ def _submitted(card: SubmissionCard, outcomes: Outcomes, version: int, table: Pa
         precision=outcomes.manifest.get("precision", "float32"),
         evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack), card),
     )
+
+
+def _of_all_classes(entries: list[Entry]) -> list[Entry]:
+    """Leave out what was measured on fewer classes than others of its dataset: with hard ones gone, errors are less."""
+    most: dict[str, int] = {}
+    for entry in entries:
+        most[entry.dataset] = max(most.get(entry.dataset, 0), len(entry.attack.classes))
+    return [entry for entry in entries if len(entry.attack.classes) == most[entry.dataset]]
 
 
 def _one_each(entries: list[Entry]) -> list[Entry]:

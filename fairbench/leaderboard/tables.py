@@ -1,5 +1,6 @@
 """Columns of somebody else's table, read so that no file can cost more memory than its limit allows."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,8 @@ _TEXT = {"autoattack_broken_by"}
 _REAL = {"clean_confidence"}
 _KNOWN = {*BASE, *(f"{attack}_{c}" for attack, extras in ATTACK_COLUMNS.items() for c in ("pred", *extras))}
 _MOST_ROWS, _MOST_COLUMNS, _MOST_BYTES, _LONGEST_TEXT = 1_000_000, 64, 2**28, 64
+_LARGEST_FOOTER = 2**18
+"""Bytes of what a file says of its columns, which is read before anything is known of them; in memory 70 times that."""
 
 
 @dataclass
@@ -35,11 +38,23 @@ class Columns:
 def read_columns(path: Path) -> tuple[Columns | None, list[str]]:
     """Read the known columns of a Parquet file; return them, or None, and a line for each problem."""
     try:
+        if (footer := _footer_bytes(path)) > _LARGEST_FOOTER:
+            return None, [f"{path.name}: a footer of {footer:,} bytes, over the limit of {_LARGEST_FOOTER:,}"]
         held = sorted(_TEXT & set(pq.read_schema(path).names))
         with pq.ParquetFile(path, read_dictionary=held, page_checksum_verification=True) as file:
             return _read(file, path.name)
     except Exception as error:  # damaged bytes make the reader raise anything
         return None, [f"{path.name}: not a whole Parquet table ({first_line(error)})"[:300]]
+
+
+def _footer_bytes(path: Path) -> int:
+    """Return how long a Parquet file says that its footer is; 0 for another file, of which the reader says so."""
+    with path.open("rb") as stream:
+        if stream.seek(0, os.SEEK_END) < 8:
+            return 0
+        stream.seek(-8, os.SEEK_END)
+        length, magic = stream.read(4), stream.read(4)
+    return int.from_bytes(length, "little") if magic in (b"PAR1", b"PARE") else 0
 
 
 def _read(file: pq.ParquetFile, where: str) -> tuple[Columns | None, list[str]]:

@@ -202,7 +202,8 @@ def read_table_and_metadata(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     try:
         table = pq.read_table(path, page_checksum_verification=True)
         metadata = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
-        frame = table.to_pandas(types_mapper=nullable.get)
+        # Without the metadata: pandas' own part of it can give columns other names, or make them the index.
+        frame = table.replace_schema_metadata(None).to_pandas(types_mapper=nullable.get)
     except Exception as error:  # damaged bytes make the reader raise anything
         raise OutcomesError(f"{path} is not a whole outcome table ({error}).") from error
     _check_version(metadata.pop(_VERSION_KEY.decode(), None), path)

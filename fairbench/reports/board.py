@@ -6,6 +6,7 @@ import math
 import os
 import re
 import tempfile
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,20 @@ from typing import Any
 from filelock import FileLock
 from tabulate import tabulate
 
-from fairbench.files import make_folder, remove_leftovers, replace_folder
-from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards, kept_folder, read_entries
+from fairbench.errors import OutcomesError
+from fairbench.files import cannot_write, make_folder, named_in, remove_leftovers, replace_folder
+from fairbench.leaderboard.board import SUBMISSIONS
+from fairbench.leaderboard.ranking import (
+    COLUMNS,
+    SORT,
+    Board,
+    Entry,
+    Row,
+    boards,
+    front_line,
+    kept_folder,
+    read_entries,
+)
 from fairbench.leaderboard.searches import read_searches
 from fairbench.provenance import sha256_plain
 from fairbench.reports import site
@@ -31,15 +44,18 @@ from fairbench.reports.board_text import (
     title,
     worst_class,
 )
+from fairbench.reports.drawing import PLAIN
 
-TABLES = "tables"
+TABLES, INDEX = "tables", "README.md"
+_MADE = "Made by `fairbench leaderboard build`"
 _IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
 """What would end a link's address in Markdown."""
 _NOTE_BF16 = f" `{BF16}`: gradients in bf16; every verdict is the float32 model's."
 _NOTE = (
     "Errors and CRU_s in percent, CAU a fraction, with 95 % intervals; lower is better. The rank is the range of "
     "places that the intervals of {sort} allow. `*`: no AutoAttack was run, and PGD-20 gives a lower bound of the "
-    "robust error. `front`: no other entry is as good in average and worst-class robust error and better in one."
+    "robust error, by which no entry is told to be ahead of one of AutoAttack. `front`: no other entry is known to be "
+    "as good in average and worst-class robust error and better in one."
 )
 
 
@@ -61,7 +77,7 @@ def build(board: Path, pages: Path | None = None) -> list[Path]:
     """
     make_folder(board)
     pages = board / site.SITE if pages is None else pages
-    site.refuse_foreign(pages)
+    _refuse_foreign(board, pages)
     make_folder(pages.parent)
     with FileLock(board / ".build.lock"):
         found = boards(read_entries(board), SORT)
@@ -73,17 +89,30 @@ def build(board: Path, pages: Path | None = None) -> list[Path]:
     return [*sorted((board / TABLES).iterdir()), pages / site.INDEX]
 
 
+def _refuse_foreign(board: Path, pages: Path) -> None:
+    """Raise unless what a build replaces is what builds have written."""
+    tables = board / TABLES
+    if pages.resolve() in [place.resolve() for place in (board, tables, board / SUBMISSIONS, kept_folder(board))]:
+        raise OutcomesError(f"{pages} is a folder of the board itself; choose another --site.")
+    if tables.exists() and not (tables.is_dir() and (not any(tables.iterdir()) or named_in(tables, INDEX, _MADE))):
+        raise OutcomesError(f"{tables} holds something other than tables of a board, and would be replaced; move it.")
+    site.refuse_foreign(pages)
+
+
 @contextmanager
 def _replacing(target: Path, board: Path) -> Iterator[Path]:
     """Give an empty folder that takes the place of ``target`` once it is filled; call it under the board's lock."""
     target = Path(os.path.abspath(target))  # "." has no name
     prefix = f".building-{target.name}-{sha256_plain(os.fsencode(board.resolve()))[:8]}-"
     remove_leftovers(target.parent, prefix)  # of this board's builds alone, which the lock keeps apart
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
-        new = Path(temporary) / target.name
-        new.mkdir()
-        yield new
-        replace_folder(new, target)
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
+            new = Path(temporary) / target.name
+            new.mkdir()
+            yield new
+            replace_folder(new, target)
+    except OSError as error:
+        raise cannot_write(target, error) from error
 
 
 def _write_tables(found: Sequence[Board], folder: Path) -> None:
@@ -92,7 +121,7 @@ def _write_tables(found: Sequence[Board], folder: Path) -> None:
         (folder / f"{stem}.md").write_text(as_markdown(one, figure=f"{stem}.png"), encoding="utf-8")
         (folder / f"{stem}.csv").write_text(as_csv(one), encoding="utf-8")
         draw_front(one, folder / f"{stem}.png")
-    (folder / "README.md").write_text(_index(found), encoding="utf-8")
+    (folder / INDEX).write_text(_index(found), encoding="utf-8")
 
 
 def as_markdown(board: Board, figure: str | None = None) -> str:
@@ -154,7 +183,8 @@ def as_text(board: Board) -> str:
         rank = rank_text(row) or "sample"
         rest = [entry.attack.worst_rob_class or "", extra_data_text(entry), "yes" if row.on_front else ""]
         rows.append([rank, name, attack_text(entry), *figures, *rest])
-    notes = "*: PGD-20 alone, a lower bound; sample: 1,000 images, not ranked; intervals: --markdown or --json"
+    notes = "*: PGD-20 alone, a lower bound, by which none is told to be ahead of one of AutoAttack; "
+    notes += "sample: 1,000 images, not ranked; intervals: --markdown or --json"
     notes += f"; {BF16}: gradients in bf16, verdicts in float32" if in_bf16(board) else ""
     table = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
     return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
@@ -193,29 +223,25 @@ def draw_front(board: Board, path: Path) -> None:
     """Draw average against worst-class robust error with the Pareto front; hollow points were not run by AutoAttack."""
     import matplotlib as mpl
 
-    with mpl.rc_context({"backend": "Agg"}):
+    with mpl.rc_context({"backend": "Agg", **PLAIN}):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
         sns.set_theme(style="whitegrid", context="notebook")
         figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
-        front = sorted(
-            (r for r in board.ranked if r.on_front), key=lambda r: (r.value("avg_rob"), r.value("worst_rob"))
-        )
-        axes.step(*_points(front), where="post", color="#0173b2", linewidth=1.5, zorder=1)
+        axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
         for row in board.ranked:
             _draw_point(axes, row)
-        for row in front:  # to the lower left of the front there is no point
-            at = row.value("avg_rob"), row.value("worst_rob")
+        for row in (r for r in board.ranked if r.on_front):  # to the lower left of the line there is no point
             style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9}
-            axes.annotate(_short(row.entry.title), at, xytext=(-10, -3), **style)
+            axes.annotate(_label(row.entry), row.point, xytext=(-10, -3), **style)
         axes.margins(x=0.06, y=0.1)
         low, high = axes.get_xlim()
         axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
         axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
         axes.set_ylabel("worst-class robust error (percent)")
         axes.set_title(
-            f"{title(board)}\nblue: no other is better in both; hollow: PGD-20 alone", loc="left", fontsize=12
+            f"{title(board)}\nblue: none is known to be better in both; hollow: PGD-20 alone", loc="left", fontsize=12
         )
         sns.despine(figure)
         figure.savefig(path, dpi=120, metadata={"Software": None})
@@ -223,7 +249,7 @@ def draw_front(board: Board, path: Path) -> None:
 
 
 def _draw_point(axes: object, row: Row) -> None:
-    x, y = row.value("avg_rob"), row.value("worst_rob")
+    x, y = row.point
     if not (math.isfinite(x) and math.isfinite(y)):
         return
     colour = "#0173b2" if row.on_front else "#777777"
@@ -249,7 +275,7 @@ def _points(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
 
 
 def _index(found: Sequence[Board]) -> str:
-    lines = ["# Leaderboard", "", "Made by `fairbench leaderboard build` from outcome tables; not written by hand.", ""]
+    lines = ["# Leaderboard", "", f"{_MADE} from outcome tables; not written by hand.", ""]
     for board in found:
         count = f"{len(board.ranked)} ranked" + (f", {len(board.sample)} on the sample" if board.sample else "")
         lines.append(f"- [{title(board)}]({file_stem(board)}.md): {count} ([CSV]({file_stem(board)}.csv))")
@@ -285,7 +311,11 @@ def _cell(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
-def _short(text: str) -> str:
-    """Return a label; a dollar sign would start mathematics."""
-    shown = text if len(text) <= 40 else text[:39] + "…"
-    return shown.replace("$", r"\$")
+def _label(entry: Entry) -> str:
+    """Return what a figure calls an entry: its title, or its name where the font lacks a character or lines turn."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    known = get_font(findfont(FontProperties())).get_charmap()
+    drawn = all(ord(c) in known and unicodedata.bidirectional(c) not in ("R", "AL") for c in entry.title)
+    text = entry.title if drawn else entry.name
+    return text if len(text) <= 40 else text[:39] + "…"

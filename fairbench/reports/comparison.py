@@ -16,6 +16,7 @@ from fairbench.metrics.paired import Estimate
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import MANIFEST, read_table
 from fairbench.registry import suggest
+from fairbench.reports.drawing import PLAIN
 from fairbench.reports.readings import signed
 from fairbench.reports.tables import rate
 
@@ -44,18 +45,24 @@ def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, s
     found_a, found_b = _candidates(a), _candidates(b)
     for first, second in product(found_a, found_b):
         for one in wanted:
-            if one in first.attacks and one in second.attacks and _same_examples(first, second):
+            if one in first.attacks and one in second.attacks and _same_terms(first, second, one):
                 return first, second, one
     has = ", ".join(sorted({name for found in (*found_a, *found_b) for name in found.attacks}))
     raise OutcomesError(
-        f"{a} and {b} have no outcomes under {' or '.join(wanted)} on the same examples (there is: {has or 'nothing'})."
+        f"{a} and {b} have no outcomes under {' or '.join(wanted)} on the same examples and by the same attack "
+        f"(there is: {has or 'nothing'})."
     )
 
 
-def _same_examples(a: Outcomes, b: Outcomes) -> bool:
-    """Whether two tables can be compared at all, radius of the attack included."""
-    radius = [[attack.get("epsilon") for attack in o.manifest.get("attacks", {}).values()][:1] for o in (a, b)]
-    return radius[0] == radius[1] and a.classes == b.classes and a.frame["index"].equals(b.frame["index"])
+def _same_terms(a: Outcomes, b: Outcomes, attack: str) -> bool:
+    """Whether two tables can be compared: the same examples, and the same attack, made for the model or for another."""
+    terms = [(_parameters(o, attack), o.manifest.get("transfer_from", {}).get("name")) for o in (a, b)]
+    return terms[0] == terms[1] and a.classes == b.classes and a.frame["index"].equals(b.frame["index"])
+
+
+def _parameters(outcomes: Outcomes, attack: str) -> dict[str, Any]:
+    """Return the parameters of an attack but its seed: another draw of the starts is the same attack."""
+    return {k: v for k, v in outcomes.manifest.get("attacks", {}).get(attack, {}).items() if k != "seed"}
 
 
 def _candidates(text: str) -> list[Outcomes]:
@@ -87,7 +94,7 @@ def _preference(name: str) -> tuple[int, str]:
 
 def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
     """Return the comparison as text: averages and worst classes, then every class."""
-    a, b = names
+    a, b = (name.replace("|", r"\|") for name in names) if tablefmt == "github" else names
     lines = [f"{b} minus {a}, {found.attack}, {found.n:,} examples; below 0 the second errs less", ""]
     rows = []
     for error, name in _NAMES.items():
@@ -153,7 +160,7 @@ def draw(found: Comparison, names: tuple[str, str], path: Path) -> None:
     """Draw the robust errors of both models by class, and beside them the differences with 95 % intervals."""
     import matplotlib as mpl
 
-    with mpl.rc_context({"backend": "Agg"}):
+    with mpl.rc_context({"backend": "Agg", **PLAIN}):
         import matplotlib.pyplot as plt
         import seaborn as sns
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
+PLAIN: dict[Any, Any] = {"text.parse_math": False}
+"""Settings of every figure: a dollar sign in somebody's name of a model or a class starts no mathematics."""
+
 
 @contextmanager
 def figure_file(
@@ -37,7 +40,7 @@ def figure_file(
     import seaborn as sns
     from matplotlib.figure import Figure
 
-    with mpl.rc_context():
+    with mpl.rc_context(PLAIN):
         sns.set_theme(style="whitegrid", context="notebook")
         figure = Figure(figsize=figsize, layout=layout)
         yield figure, figure.subplots(rows, columns, squeeze=False, **options)

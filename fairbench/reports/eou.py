@@ -8,6 +8,7 @@ import pandas as pd
 from fairbench.files import replacing
 from fairbench.metrics.eou import EOU
 from fairbench.metrics.groups import SMALLEST
+from fairbench.reports.drawing import PLAIN
 
 
 def fraction(value: float, low: float, high: float) -> str:
@@ -76,7 +77,7 @@ def draw(found: Mapping[str, EOU], path: Path) -> None:
     """
     import matplotlib as mpl
 
-    with mpl.rc_context({"backend": "Agg"}):
+    with mpl.rc_context({"backend": "Agg", **PLAIN}):
         import matplotlib.pyplot as plt
         import seaborn as sns
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from fairbench.errors import OutcomesError
-from fairbench.files import make_folder, remove_leftovers, replace_folder
+from fairbench.files import cannot_write, make_folder, named_in, remove_leftovers, replace_folder
 from fairbench.reports.paper_table import PaperTable
 from fairbench.reports.table_formats import render
 
 ENDINGS = {"markdown": ".md", "latex": ".tex", "csv": ".csv", "html": ".html"}
 """The formats that are kept, and how their files end."""
 
-_INDEX = "README.md"
+_INDEX, _MADE = "README.md", "Made by `fairbench table --write`"
 
 
 def contents(tables: Mapping[str, PaperTable], views: Mapping[str, str]) -> dict[str, str]:
@@ -34,7 +34,7 @@ def contents(tables: Mapping[str, PaperTable], views: Mapping[str, str]) -> dict
     """
     files = {}
     index = ["# The tables of the papers, beside what was measured", ""]
-    index += ["Made by `fairbench table --write` from `published` and `results`; not written by hand.", ""]
+    index += [f"{_MADE} from `published` and `results`; not written by hand.", ""]
     for key, table in tables.items():
         lines = table.lines()
         for format, ending in ENDINGS.items():
@@ -57,25 +57,25 @@ def write(files: Mapping[str, str], folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise OutcomesError(f"{folder} is a file; give a folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder):
+    if folder.is_dir() and any(folder.iterdir()) and not named_in(folder, _INDEX, _MADE):
         raise OutcomesError(f"{folder} holds something other than tables; nothing was overwritten. Choose another.")
     parent = make_folder(folder.absolute().parent)
-    with FileLock(parent / f".{folder.name}.lock"):
-        remove_leftovers(parent, f".writing-{folder.name}-")
-        with tempfile.TemporaryDirectory(
-            dir=parent, prefix=f".writing-{folder.name}-", ignore_cleanup_errors=True
-        ) as temporary:
-            new = Path(temporary) / folder.name
-            new.mkdir()
-            for name, text in files.items():
-                (new / name).write_text(text, encoding="utf-8", newline="\n")
-            replace_folder(new, folder.absolute())
+    try:
+        with FileLock(parent / f".{folder.name}.lock"):
+            _replace(files, folder.absolute(), parent)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether every file is one that a folder of tables could hold, and one of them is its index."""
-    names = [path.name for path in folder.iterdir()]
-    return _INDEX in names and all(Path(name).suffix in ENDINGS.values() for name in names)
+def _replace(files: Mapping[str, str], folder: Path, parent: Path) -> None:
+    prefix = f".writing-{folder.name}-"
+    remove_leftovers(parent, prefix)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
+        new = Path(temporary) / folder.name
+        new.mkdir()
+        for name, text in files.items():
+            (new / name).write_text(text, encoding="utf-8", newline="\n")
+        replace_folder(new, folder)
 
 
 def check(files: Mapping[str, str], folder: Path) -> list[str]:

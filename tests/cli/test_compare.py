@@ -41,6 +41,18 @@ def test_out_keeps_the_numbers_the_page_and_the_figure(cli: Cli, tmp_path: Any) 
     assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_a_name_is_no_mathematics_and_no_column(cli: Cli, tmp_path: Any) -> None:
+    names = ("$\\frac$", "a|b")
+    folders = [
+        read_result(f"{model}.standard").write(tmp_path / name) for name, model in zip(names, (A, B), strict=True)
+    ]
+    ran = cli("compare", *folders, "--markdown", "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    head, line = ran.out.splitlines()[2:4]
+    assert r"$\frac$ | a\|b |" in " ".join(head.split())
+    assert head.replace(r"\|", "").count("|") == line.count("|")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -49,7 +61,14 @@ def test_out_keeps_the_numbers_the_page_and_the_figure(cli: Cli, tmp_path: Any) 
             (A, "lenet5_fashion_adversarial.standard.epsilon-16-255"),
             "no outcomes under autoattack or pgd20 on the same",
         ),
-        ((A, B, "--attack", "pgd7"), "no outcomes under pgd7 on the same examples (there is: autoattack, "),
+        (
+            ("standard_mlp_adult.sooksatra2022", "pgd_at_mlp_adult.sooksatra2022.transfer-standard_mlp_adult"),
+            "on the same examples and by the same attack",
+        ),
+        (
+            (A, B, "--attack", "pgd7"),
+            "no outcomes under pgd7 on the same examples and by the same attack (there is: autoattack, ",
+        ),
         ((A, "nowhere/outcomes.parquet"), "no kept result, run folder or table"),
     ],
 )

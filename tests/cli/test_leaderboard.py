@@ -26,10 +26,10 @@ SAID = ("--name", "My method", "--contact", "me@example.org", "--licence", "MIT"
 
 @pytest.fixture
 def packed(cli: Cli, checkpoint: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "my_submission"
+    folder = tmp_path / "my submission"
     ran = cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--out", folder)
     assert ran.code == 0, ran.err
-    assert ran.out == f"{folder} is packed: fairbench leaderboard check {folder}\n"
+    assert ran.out == f"{folder} is packed: fairbench leaderboard check '{folder}'\n"
     return folder
 
 
@@ -96,8 +96,17 @@ def test_a_correction_can_be_verified_and_a_seed_that_is_none_is_refused(cli: Cl
     text = (packed / "card.yaml").read_text()
     (packed / "card.yaml").write_text(f"{text}replaces: my_method.1\n")
     assert cli("leaderboard", "verify", packed, "--examples", 20, "--seed", 1).code == 0
-    for options in (("--seed", -1), ("--examples", 0), ("--attacks", "pgd7"), ("--arch", "lenet5")):
+    wrong = (("--seed", -1), ("--examples", 0), ("--attacks", "pgd7"), ("--arch", "lenet5"))
+    for options in (*wrong, ("--batch-size", 0), ("--batch-size", -1), ("--device", "abacus")):
         assert cli("leaderboard", "verify", packed, *options).code == 2
+
+
+def test_a_board_that_is_not_there_is_not_taken_for_the_packages_own(cli: Cli, tmp_path: Path) -> None:
+    ran = cli("leaderboard", "show", "--board", tmp_path / "typo")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no board at" in ran.err
+    assert cli("leaderboard", "add", tmp_path / "nothing", "--board", tmp_path / "typo").code == 2
+    assert not (tmp_path / "typo").exists()
 
 
 def test_check_as_json_and_a_folder_that_is_none(cli: Cli, packed: Path, tmp_path: Path) -> None:
@@ -126,7 +135,9 @@ def test_weights_at_an_address(cli: Cli, checkpoint: Path, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (("--name", "///"), "name: String should match"),
+        (("--name", "///"), "give a name with --key"),
+        (("--name", "我的方法"), "give a name with --key"),
+        (("--key", "../x"), "name: String should match"),
         (("--paper", "javascript:alert(1)"), "paper: String should match"),
         (("--protocol", "quick"), "'quick' is not one of 'leaderboard', 'standard'"),
         (("--threat-epsilon", "much"), "--threat-epsilon 'much': give a number"),

@@ -1,5 +1,6 @@
 """The board under hands: two that add at once lose nothing, nothing is rewritten, a build is whole or not there."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from made_submissions import locked, submit, truth
 
 from fairbench import files
 from fairbench.errors import OutcomesError
-from fairbench.leaderboard.board import add_submission, read_submission, taken, versions
+from fairbench.leaderboard.board import add_submission, place_on, read_submission, taken, versions
 from fairbench.leaderboard.check import Rules, check_submission
 from fairbench.reports.board import build
 
@@ -34,7 +35,9 @@ def test_a_submission_lies_on_the_board_as_it_was(whole, tmp_path):
     card, outcomes = read_submission(place)
     assert (card.name, len(outcomes)) == ("mine", 60)
     assert taken(tmp_path / "board") == {"mine": 1}
-    assert taken(tmp_path / "board", besides=place) == {}, "a check of the board's own folder"
+    assert taken(tmp_path / "board", besides=place_on(tmp_path / "board", place)) == {}, (
+        "a check of the board's own folder"
+    )
 
 
 def test_a_name_is_taken_once_and_a_correction_leaves_the_old(whole, tmp_path):
@@ -49,6 +52,50 @@ def test_a_name_is_taken_once_and_a_correction_leaves_the_old(whole, tmp_path):
     with pytest.raises(OutcomesError, match=r"its latest version is mine\.2"):
         add(whole(replaces="mine.1"), board)
     assert {name: list(kept) for name, kept in versions(board).items()} == {"mine": [1, 2]}
+
+
+def on_board(folder: Path, board: Path) -> list[str]:
+    """Return the problems of what lies on the board, as a check of a pull request finds them."""
+    place = place_on(board, folder)
+    return check_submission(folder, Rules(locked, truth, taken(board, besides=place), place=place)).problems
+
+
+def test_every_version_on_the_board_passes_the_check_where_it_lies(whole, tmp_path):
+    board = tmp_path / "board"
+    places = [add(whole(), board), add(whole(replaces="mine.1"), board), add(whole(replaces="mine.2"), board)]
+    assert [place_on(board, place) for place in places] == [("mine", 1), ("mine", 2), ("mine", 3)]
+    assert [on_board(place, board) for place in places] == [[], [], []]
+    assert place_on(board, tmp_path / "mine_submission") is None
+
+
+@pytest.mark.parametrize(
+    ("place", "changes"),
+    [("other/1", {"replaces": "mine.1"}), ("other/1", {}), ("mine/3", {"replaces": "mine.1"}), ("mine/2", {})],
+)
+def test_a_pull_request_cannot_put_an_entry_in_anothers_place(whole, tmp_path, place, changes):
+    """Its folder says one name or version, its card another: it would take the place of ``mine`` in the tables."""
+    board = tmp_path / "board"
+    add(whole(), board)
+    put = submit(board / "submissions" / place, "mine", **changes)
+    assert [p for p in on_board(put, board) if "but lies on the board as" in p or "is taken" in p]
+    if place == "other/1":
+        with pytest.raises(OutcomesError, match="its card is that of mine"):
+            build(board)
+
+
+@pytest.mark.parametrize("version", ["0", "01", "1.0", "²", "x"])
+def test_only_whole_numbers_are_versions(whole, tmp_path, version):
+    board = tmp_path / "board"
+    submit(board / "submissions" / "mine" / version, "mine")
+    assert versions(board) == {}
+
+
+def test_a_link_on_the_board_is_no_entry(whole, tmp_path):
+    board = tmp_path / "board"
+    (board / "submissions").mkdir(parents=True)
+    submit(tmp_path / "elsewhere" / "1", "elsewhere")
+    (board / "submissions" / "elsewhere").symlink_to(tmp_path / "elsewhere")
+    assert versions(board) == {}
 
 
 def test_a_refused_submission_leaves_nothing(whole, tmp_path):
@@ -142,6 +189,25 @@ def test_a_build_that_fails_leaves_the_old_tables(board):
     with pytest.raises(OutcomesError):
         build(board)
     assert built(board) == before
+
+
+@pytest.mark.parametrize("what", ["tables", "site"])
+def test_a_full_disk_is_one_line_that_names_the_folder_and_leaves_the_old(board, monkeypatch, what):
+    build(board)
+    before = built(board)
+    write = Path.write_text
+
+    def full(path, *arguments, **options):
+        if path.parent.name == what:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OutcomesError, match=f"cannot write {board / what}: No space left on device"):
+        build(board)
+    monkeypatch.undo()
+    assert built(board) == before
+    assert [p.name for p in board.iterdir() if p.name.startswith(".")] == [".build.lock"]
 
 
 def test_pages_that_fail_leave_the_old_pages(board, monkeypatch):

@@ -30,7 +30,7 @@ Change = Callable[[dict[str, Any], dict[str, Any], pd.DataFrame], Any]
 
 def assert_refused(problems: list[str], message: str) -> None:
     assert [p for p in problems if message in p], problems
-    assert not [p for p in problems if "\n" in p]
+    assert all(p.isprintable() for p in problems)
 
 
 @pytest.mark.parametrize("protocol", ["leaderboard", "standard"])
@@ -130,9 +130,21 @@ REFUSALS: dict[str, tuple[Change, str]] = {
         "card.yaml: weights.url: String should match",
     ),
     "a figure in the card": (set_in("card", 3.0, "worst_rob"), "card.yaml: worst_rob: Extra inputs are not permitted"),
-    "a newer card": (set_in("card", 2, "version"), "card.yaml: version: Input should be 1"),
+    "a newer card": (set_in("card", 2, "version"), "card.yaml: version 2 is newer than this fairbench reads (1)"),
+    "an older card": (set_in("card", 0, "version"), "card.yaml: version: Input should be 1"),
     "a name that is a path": (set_in("card", "../other", "name"), "card.yaml: name: String should match"),
-    "a title of two lines": (set_in("card", "a\nb", "title"), "card.yaml: title: String should match"),
+    "a title of two lines": (set_in("card", "a\nb", "title"), "card.yaml: title: the character U+000A cannot be shown"),
+    "a title that turns": (set_in("card", "a\u202eb", "title"), "title: the character U+202E cannot be shown"),
+    "a title that hides": (set_in("card", "my\u200b", "title"), "title: the character U+200B cannot be shown"),
+    "a title for a terminal": (set_in("card", "\x9b2J", "title"), "title: the character U+009B cannot be shown"),
+    "a title of nothing": (set_in("card", " \u200d", "title"), "card.yaml: title: it is empty"),
+    "an address for a terminal": (set_in("card", "https://a.org/\x1b[2J", "paper"), "paper: String should match"),
+    "an address that turns": (set_in("card", "https://a.org/\u202e", "paper"), "paper: String should match"),
+    "a key for a terminal": (set_in("card", 1, "\x1b[2J"), "card.yaml: \\x1b[2J: Extra inputs"),
+    "attacks made for another": (
+        set_in("manifest", {"name": "weak", "sha256": "e" * 64, "code_sha256": "f" * 64}, "transfer_from"),
+        "transfer_from: the attacks were made for another model",
+    ),
     "no licence": (set_in("card", None, "licence"), "card.yaml: licence: Input should be a valid string"),
     "another dataset said": (set_in("card", "digits", "dataset"), "dataset is digits, but manifest.json has toy"),
     "another architecture said": (set_in("card", "resnet18", "architecture"), "architecture is resnet18, but"),
@@ -220,6 +232,11 @@ def test_a_name_that_is_taken_and_a_correction(whole, rules):
     assert check_submission(whole(replaces="mine.2"), held).problems == []
 
 
+def test_a_model_of_the_project_keeps_its_name(whole, rules):
+    held = replace(rules, known_weights={"e" * 64: "mine"})
+    assert_refused(check_submission(whole(), held).problems, "the name mine is that of a model of the project")
+
+
 LINKS = ["outcomes.parquet", "card.yaml", "manifest.json", "weights.safetensors"]
 
 
@@ -283,7 +300,10 @@ def test_yaml_that_is_not_plain_data(whole, rules, text):
     assert all(p.startswith("card.yaml: ") for p in problems)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": NaN}', "[" * 100_000, "1" * 5000, '{"format": 1}'])
+NO_MANIFESTS = ["", "[]", "{", '{"a": NaN}', '{"a": -1e999}', '{"a": "\\ud800"}', "[" * 100_000, "1" * 5000]
+
+
+@pytest.mark.parametrize("text", [*NO_MANIFESTS, '{"format": 1}'])
 def test_a_manifest_that_is_none(whole, rules, text):
     folder = whole()
     (folder / "manifest.json").write_text(text)
@@ -297,6 +317,45 @@ def test_a_table_that_unpacks_to_more_than_the_limit(whole, rules):
     assert_refused(check_submission(folder, rules).problems, "holds text longer than 64 bytes")
     pq.write_table(pa.table({"index": pa.array(np.zeros(1_000_001, dtype=np.int64))}), folder / "outcomes.parquet")
     assert_refused(check_submission(folder, rules).problems, "over the limit of 1,000,000")
+
+
+def test_a_footer_of_many_columns_is_not_read(whole, rules):
+    """A small file can name columns by the hundred thousand, each of which costs memory before it is counted."""
+    folder = whole()
+    schema = pa.schema([(f"c{i}", pa.int8()) for i in range(20_000)])
+    pq.ParquetWriter(folder / "outcomes.parquet", schema, store_schema=False).close()
+    problems = check_submission(folder, rules).problems
+    assert_refused(problems, "over the limit of 262,144")
+
+
+@pytest.mark.parametrize("what", ["half a character", "an infinite number"])
+def test_what_no_page_can_show_is_refused_beside_what_the_run_hashes(whole, rules, what):
+    folder = whole()
+    text = (folder / "manifest.json").read_text().rstrip().removesuffix("}")
+    more = {"half a character": '"notes": ["\\ud800"]', "an infinite number": '"seconds": {"pgd20": 1e999}'}[what]
+    (folder / "manifest.json").write_text(f"{text}, {more}}}")
+    assert_refused(check_submission(folder, rules).problems, "manifest.json: not readable JSON")
+
+
+def test_names_that_pandas_would_give_columns_are_not_read(whole, rules):
+    """The table's metadata says that the clean predictions are AutoAttack's: robust error would be standard error."""
+    folder = whole()
+    expected = Outcomes.read(folder).frame
+    held = pq.read_table(folder / "outcomes.parquet")
+    turned = {"autoattack_pred": "clean_pred", "clean_pred": "autoattack_pred"}
+    columns = [
+        {"name": turned.get(n, n), "field_name": n, "pandas_type": "int16", "numpy_type": "int16", "metadata": None}
+        for n in held.column_names
+    ]
+    about = {"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": "2.0.0"}
+    named = held.replace_schema_metadata({**held.schema.metadata, b"pandas": json.dumps(about).encode()})
+    pq.write_table(named, folder / "outcomes.parquet")
+    a_manifest = json.loads((folder / "manifest.json").read_text())
+    a_manifest["table_sha256"] = sha256_plain((folder / "outcomes.parquet").read_bytes())
+    (folder / "manifest.json").write_text(json.dumps(a_manifest))
+    checked = check_submission(folder, rules)
+    assert checked.problems == []
+    pd.testing.assert_frame_equal(checked.outcomes.frame, expected)
 
 
 @pytest.mark.parametrize("cut", [0, 4, 100, -8])
@@ -354,7 +413,7 @@ def test_no_card_makes_the_checker_fail(tmp_path_factory, changes, data):
     text = dump_yaml(card() | changes) if data.draw(st.booleans()) else data.draw(st.text(max_size=200))
     write(folder, text.encode("utf-8", "replace").decode(), manifest(), table())
     checked = check_submission(folder, Rules(lambda p, k: {}, lambda n: None))
-    assert all(isinstance(p, str) and "\n" not in p for p in checked.problems)
+    assert all(isinstance(p, str) and p.isprintable() for p in checked.problems)
 
 
 @SLOW
@@ -364,7 +423,7 @@ def test_no_manifest_makes_the_checker_fail(tmp_path_factory, changes):
     held = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(held | changes))
     checked = check_submission(folder, Rules(locked, truth))
-    assert all(isinstance(p, str) and "\n" not in p for p in checked.problems)
+    assert all(isinstance(p, str) and p.isprintable() for p in checked.problems)
 
 
 COLUMNS = st.sampled_from([*table(), "least-epsilon_pred", "pgd20_extra", "x\ny"])
@@ -390,7 +449,7 @@ def test_no_table_makes_the_checker_fail(tmp_path_factory, changes, short):
             continue
     pq.write_table(pa.table(columns), folder / "outcomes.parquet")
     checked = check_submission(folder, Rules(locked, truth))
-    assert all(isinstance(p, str) and "\n" not in p for p in checked.problems)
+    assert all(isinstance(p, str) and p.isprintable() for p in checked.problems)
     assert not checked.accepted  # the hash in the manifest is another table's
 
 

@@ -11,12 +11,22 @@ from made_submissions import submit
 
 from fairbench import Outcomes
 from fairbench.errors import OutcomesError
-from fairbench.leaderboard.ranking import COLUMNS, boards, pareto_front, rank_ranges, read_entries
+from fairbench.leaderboard.ranking import (
+    COLUMNS,
+    boards,
+    errs_less,
+    front_line,
+    pareto_front,
+    rank_ranges,
+    read_entries,
+)
 from fairbench.leaderboard.results import write_result
 from fairbench.reports import board as report
 
 
-def outcomes(name, wrong, *, protocol="standard", modified=None, attacks=("pgd20",), epsilon=8 / 255, n=100):
+def outcomes(
+    name, wrong, *, protocol="standard", modified=None, attacks=("pgd20",), epsilon=8 / 255, n=100, classes="ab"
+):
     """Class a has n examples, of which the attack breaks ``wrong``; class b is robust."""
     label = [0] * n + [1] * n
     frame = pd.DataFrame({"index": range(2 * n), "label": label, "clean_pred": label})
@@ -25,7 +35,7 @@ def outcomes(name, wrong, *, protocol="standard", modified=None, attacks=("pgd20
     manifest = {
         "format": 1,
         "model": {"name": name},
-        "dataset": {"name": "toy", "classes": ["a", "b"]},
+        "dataset": {"name": "toy", "classes": list(classes)},
         "protocol": {"name": protocol, "modified": modified or {}, "seed": 0},
         "attacks": {attack: {"epsilon": epsilon} for attack in attacks},
         "run": f"{name}{wrong}{protocol}",
@@ -99,12 +109,59 @@ def test_the_front_by_hand():
     assert pareto_front(points) == [True, True, False, True, False, False]
 
 
+def test_a_model_of_fewer_classes_is_on_no_board(board):
+    """``sun2023``, Table 4: trained and measured without the hard classes, and no rival of those that have them."""
+    write_result(outcomes("all", 1, classes="abc"), board / "results")
+    write_result(outcomes("without_c", 1), board / "results")
+    (found,) = boards(read_entries(board))
+    assert [row.entry.name for row in (*found.ranked, *found.sample)] == ["all"]
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Class errors far apart; the best and the third under PGD-20 alone."""
+    for name, wrong, attack in (("a", 100, "pgd20"), ("b", 300, "autoattack"), ("c", 500, "pgd20")):
+        write_result(outcomes(name, wrong, attacks=(attack,), n=1000), tmp_path / "results")
+    write_result(outcomes("d", 700, attacks=("autoattack",), n=1000), tmp_path / "results")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("worst_rob", [(1, 3), (1, 2), (3, 4), (2, 4)]),  # d errs more than b; whether less than a and c is not known
+        ("avg_bndy", [(1, 3), (1, 2), (3, 4), (2, 4)]),
+        ("cru_s", [(1, 3), (1, 3), (2, 4), (2, 4)]),  # a difference: no bound
+        ("worst_std", [(1, 4)] * 4),
+    ],
+)
+def test_a_lower_bound_is_ahead_of_nothing_that_autoattack_was_run_on(mixed, column, expected):
+    (found,) = boards(read_entries(mixed), column)
+    assert [row.entry.name for row in found.ranked] == ["a", "b", "c", "d"]
+    assert [row.ranks for row in found.ranked] == expected
+
+
+def test_a_lower_bound_pushes_nothing_off_the_front_that_autoattack_was_run_on(mixed):
+    (found,) = boards(read_entries(mixed))
+    assert [row.on_front for row in found.ranked] == [True, True, False, False]
+    assert [row.entry.name for row in front_line(found.ranked)] == ["a"], "b stands to the upper right of it"
+    assert "known to be" in report.as_markdown(found)
+
+
+def test_attacks_are_told_apart_only_where_they_matter(mixed):
+    a, b = (row.entry for row in boards(read_entries(mixed))[0].ranked[:2])
+    assert errs_less(a, b, "cau")
+    assert not errs_less(a, b, "avg_rob")
+    assert errs_less(b, a, "avg_rob")
+    assert not errs_less(b, a, "cru_s")
+
+
 def test_submissions_stand_beside_kept_results_and_a_correction_replaces_its_entry(tmp_path):
     place = tmp_path / "submissions" / "mine"
     submit(place / "1", seed=1)
     said = {"title": "My | `method` <b>", "paper": "https://example.org/(a)![x](https://example.com/x.png"}
     submit(place / "2", seed=2, replaces="mine.1", extra_data="10 million images", **said)
-    write_result(outcomes("good", 10), tmp_path / "results")
+    write_result(outcomes("good", 10, classes="abc"), tmp_path / "results")
     (found,) = boards(read_entries(tmp_path))
     assert sorted((r.entry.name, r.entry.version, r.entry.source) for r in found.ranked) == [
         ("good", 0, "public"),
@@ -149,3 +206,20 @@ def test_show(cli, board):
     assert "| rank" in cli("leaderboard", "show", "--board", board, "--markdown").out
     assert cli("leaderboard", "show", "--board", board, "--dataset", "nothing").code == 2
     assert "Did you mean 'cau'" in cli("leaderboard", "show", "--board", board, "--sort", "cua").err
+
+
+@pytest.mark.parametrize(
+    ("title", "label"),
+    [("My method", "My method"), ("$x$", "$x$"), ("我的方法", "mine"), ("שלום", "mine"), ("m" * 50, "m" * 39 + "…")],
+)
+def test_a_figure_names_an_entry_as_its_font_can(tmp_path, title, label, monkeypatch):
+    """A character that the font lacks would be a warning, which is an error here, and a box."""
+    submit(tmp_path / "submissions" / "mine" / "1", title=title)
+    (tmp_path / "results").mkdir()
+    (found,) = boards(read_entries(tmp_path))
+    named = []
+    monkeypatch.setattr("matplotlib.axes.Axes.annotate", lambda self, text, *_, **__: named.append(text))
+    report.draw_front(found, tmp_path / "front.png")
+    monkeypatch.undo()
+    report.draw_front(found, tmp_path / "front.png")
+    assert named == [label]

@@ -206,6 +206,35 @@ def test_a_folder_of_something_else_is_not_replaced(board, tmp_path):
         build(board, tmp_path / "link")
 
 
+@pytest.mark.parametrize("name", ["CNAME", "models/notes.txt", "submissions/mine/1/card.yaml", ".git/HEAD"])
+def test_a_file_of_ones_own_in_the_site_is_not_lost(board, tmp_path, name):
+    (tmp_path / "results").mkdir()
+    site = tmp_path / "public"
+    build(tmp_path, site)
+    build(tmp_path, site)
+    (site / name).parent.mkdir(parents=True, exist_ok=True)
+    (site / name).write_text("mine")
+    with pytest.raises(OutcomesError, match=f"{site} holds {name.split('/')[0]} beside the site"):
+        build(tmp_path, site)
+    assert (site / name).read_text() == "mine"
+
+
+def test_a_folder_of_ones_own_named_tables_is_not_lost(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "README.md").write_text("of my thesis")
+    with pytest.raises(OutcomesError, match="holds something other than tables of a board"):
+        build(tmp_path)
+    assert (tmp_path / "tables" / "README.md").read_text() == "of my thesis"
+
+
+@pytest.mark.parametrize("inside", ["", "tables", "submissions", "results"])
+def test_a_folder_of_the_board_is_no_place_for_the_site(tmp_path, inside):
+    board = tmp_path / "board"
+    with pytest.raises(OutcomesError, match="a folder of the board itself"):
+        build(board, board / inside if inside != "results" else results_folder())
+
+
 def test_a_board_without_entries_has_pages(tmp_path):
     (tmp_path / "results").mkdir()
     build(tmp_path)

@@ -231,3 +231,10 @@ def test_without_scripts_the_tables_are_there(visit: Any, browser: Any, site: Pa
     assert page.locator("#ranked tbody tr").count() > 10
     assert not page.locator(".filters").is_visible()
     page.context.close()
+
+
+def test_a_long_word_of_a_submission_pushes_no_figure_away(visit: Any) -> None:
+    page = visit("boards/toy_linf_8-255.html", viewport={"width": 1280, "height": 800})
+    first = page.locator("#ranked tbody td.number").nth(1).bounding_box()
+    assert page.locator("#ranked tbody .name").first.bounding_box()["width"] < 400
+    assert first["x"] + first["width"] < 640

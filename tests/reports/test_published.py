@@ -197,7 +197,7 @@ def test_the_command_prints_a_table_in_every_form(table, cli):
     for form in ("text", "markdown", "latex", "html"):
         ran = cli("table", table, "--format", form)
         assert ran.code == 0
-        assert "Worst Rob." in ran.out
+        assert "Worst Rob." in ran.out.replace(r"\\", " "), "LaTeX may break a heading"
     document = json.loads(cli("table", table, "--format", "json").out)
     assert {"published", "measured", "footnote"} <= document["rows"][0].keys()
 

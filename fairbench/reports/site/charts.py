@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairbench.leaderboard.ranking import Board, Row
+from fairbench.leaderboard.ranking import Board, Row, front_line
 from fairbench.metrics.curves import Curves
 from fairbench.reports.tables import epsilon_text
 
@@ -92,11 +92,11 @@ def front(board: Board) -> Front | None:
     reach = [[*_ends(r, column), r.value(column)] for column in ("avg_rob", "worst_rob") for r in rows]
     x = axis([v for ends in reach[: len(rows)] for v in ends], least=-1, most=101)
     y = axis([v for ends in reach[len(rows) :] for v in ends], least=-1, most=101)
-    on_front = sorted((r for r in rows if r.on_front), key=lambda r: (r.value("avg_rob"), r.value("worst_rob")))
+    on_front = sorted((r for r in rows if r.on_front), key=lambda r: r.point)
     numbers = {id(row): number for number, row in enumerate(on_front, start=1)}
     points = [_point(row, x, y, numbers.get(id(row))) for row in rows]
     corners: list[tuple[float, float]] = []
-    for point in sorted((p for p in points if p.number is not None), key=lambda p: p.number or 0):
+    for point in (_point(row, x, y, None) for row in front_line(rows)):
         corners += [(point.x, corners[-1][1])] if corners else []
         corners.append((point.x, point.y))
     return Front(x, y, tuple(points), tuple(corners), tuple(row for row in known if row not in rows))

@@ -19,6 +19,9 @@ from fairbench.reports.site import charts, pages
 SITE, INDEX = "site", "index.html"
 _HERE = Path(__file__).parent
 _GENERATOR = '<meta name="generator" content="fairbench'
+_PAGES, _FOLDERS = (INDEX, "all.html"), ("assets", "boards", "models", "submissions")
+_ENDINGS = (".html", ".css", ".js", ".csv", ".parquet", ".json")
+"""What a site has at its top, and what ends the files in its folders."""
 _MEANINGS = {
     "worst_rob": "largest class error under attack",
     "avg_rob": "error under attack, all examples",
@@ -32,7 +35,7 @@ _MEANINGS = {
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise unless a folder may be replaced: it is not there, is empty, or holds pages that were written here.
+    """Raise unless a folder may be replaced: it is not there, is empty, or holds what was written here and no more.
 
     Raises
     ------
@@ -44,10 +47,22 @@ def refuse_foreign(folder: Path) -> None:
             return
         with (folder / INDEX).open(encoding="utf-8", errors="replace") as stream:
             ours = _GENERATOR in stream.read(1000)
+        others = sorted(path.name for path in folder.iterdir() if not _written_here(path))
     except OSError:
-        ours = False
+        ours, others = False, []
     if not ours or folder.is_symlink():
         raise OutcomesError(f"{folder} is no site that fairbench built, and would be replaced; choose another --site.")
+    if others:
+        raise OutcomesError(
+            f"{folder} holds {others[0]} beside the site, and would be replaced; move it, or choose another --site."
+        )
+
+
+def _written_here(path: Path) -> bool:
+    """Say whether something at the top of a site is of the kinds that :func:`write_pages` writes."""
+    if path.name in _FOLDERS and path.is_dir():
+        return all(inner.is_file() and inner.suffix in _ENDINGS for inner in path.iterdir())
+    return path.name in _PAGES and path.is_file()
 
 
 def write_pages(
