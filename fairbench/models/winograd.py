@@ -19,7 +19,7 @@ _TILES = {64: 64, 256: 128}
 _FEWEST = 16
 """With fewer tiles in a batch, reading four times the weights costs more than the products saved."""
 _AT_ONCE = 32
-"""Output channels whose kernels are transformed at once: float64, 36 numbers for 9, should not be seen in the memory."""
+"""Output channels whose kernels are transformed at once: 36 float64 for 9 float32 should not be seen in the memory."""
 
 # The input, kernel and output transforms B^T, G and A^T.
 _INPUT = torch.tensor(

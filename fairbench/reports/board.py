@@ -48,6 +48,8 @@ from fairbench.reports.drawing import PLAIN
 
 TABLES, INDEX = "tables", "README.md"
 _MADE = "Made by `fairbench leaderboard build`"
+_LINE_HEIGHT = 13
+"""Points between the names in a figure."""
 _IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
 """What would end a link's address in Markdown."""
 _NOTE_BF16 = f" `{BF16}`: gradients in bf16; every verdict is the float32 model's."
@@ -232,9 +234,6 @@ def draw_front(board: Board, path: Path) -> None:
         axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
         for row in board.ranked:
             _draw_point(axes, row)
-        for row in (r for r in board.ranked if r.on_front):  # to the lower left of the line there is no point
-            style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9}
-            axes.annotate(_label(row.entry), row.point, xytext=(-10, -3), **style)
         axes.margins(x=0.06, y=0.1)
         low, high = axes.get_xlim()
         axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
@@ -244,8 +243,31 @@ def draw_front(board: Board, path: Path) -> None:
             f"{title(board)}\nblue: none is known to be better in both; hollow: PGD-20 alone", loc="left", fontsize=12
         )
         sns.despine(figure)
+        figure.canvas.draw()  # settles where points lie on the page
+        _name_points(axes, [row for row in board.ranked if row.on_front])
         figure.savefig(path, dpi=120, metadata={"Software": None})
         plt.close(figure)
+
+
+def _name_points(axes: Any, rows: Sequence[Row]) -> None:
+    """Write the names of points to their left, each below the last, with a line to the point where it is not beside."""
+    if not rows:
+        return
+    across, height = (axes.transData.transform([row.point for row in rows]) * 72 / axes.figure.dpi).T
+    line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4, "relpos": (1, 0.5)}
+    below = math.inf
+    for place in sorted(range(len(rows)), key=lambda i: -height[i]):
+        below = min(height[place], below - _LINE_HEIGHT)
+        axes.annotate(
+            _label(rows[place].entry),
+            rows[place].point,
+            xytext=(min(across) - across[place] - 28, below - height[place]),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=9,
+            arrowprops=line,
+        )
 
 
 def _draw_point(axes: object, row: Row) -> None:

@@ -33,7 +33,7 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
     """Return a Markdown table of the models with a result on a whole test split, least worst-class error first.
 
     Errors in percent with 95 % intervals: PGD-20 on the whole test split, AutoAttack on as many images as the last
-    column says, the whole split or the sample; of features, which AutoAttack cannot attack, PGD-20 alone.
+    column says, the whole split or the sample; PGD-20 alone where AutoAttack was run on none.
 
     Raises
     ------
@@ -52,12 +52,12 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         found = summarize(outcomes).attacks["pgd20"]
         stronger = next((model + kind for kind in _AUTOATTACK if model + kind in names), None)
         strong = None if stronger is None else summarize(read_result(stronger, folder)).attacks["autoattack"]
-        shown = len(_HEADER) if rest == "standard" else _HEADER.index("avg rob (AutoAttack)")
-        rows.append((found.worst_rob, _row(model, found, strong)[:shown]))
+        rows.append((found.worst_rob, _row(model, found, strong), strong is not None))
     if not rows:
         return ""
-    header = _HEADER[: max(len(row) for _, row in rows)]
-    return tabulate([row for _, row in sorted(rows)], header, tablefmt="github", disable_numparse=True)
+    shown = len(_HEADER) if any(strong for *_, strong in rows) else _HEADER.index("avg rob (AutoAttack)")
+    cells = [row[:shown] for _, row, _ in sorted(rows)]
+    return tabulate(cells, _HEADER[:shown], tablefmt="github", disable_numparse=True)
 
 
 def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -> None:
