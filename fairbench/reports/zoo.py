@@ -1,6 +1,7 @@
 """The zoo's models side by side, from their kept results."""
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 from tabulate import tabulate
@@ -11,12 +12,13 @@ from fairbench.metrics import AttackSummary, summarize
 from fairbench.reports.figures import class_panels
 from fairbench.reports.models import average_cell, worst_cell
 
-_WHOLE = ("standard", "sooksatra2022")
-"""Protocols that attack the whole test split by PGD-20: of images, and of features."""
+_PGD = ("standard", "sooksatra2022", "quick")
+"""Protocols with PGD-20: on the whole test split of images, and of features, and on a sample; the first is shown."""
 _AUTOATTACK = (".leaderboard", ".quick.attacks-pgd20-autoattack")
 """Results with AutoAttack, on the whole test split and on the sample; the first that is there is shown."""
 _HEADER = (
     "model",
+    "images",
     "avg std",
     "worst std",
     "avg bndy",
@@ -30,10 +32,10 @@ _HEADER = (
 
 
 def zoo_table(dataset: str, folder: Path | None = None) -> str:
-    """Return a Markdown table of the models with a result on a whole test split, least worst-class error first.
+    """Return a Markdown table of the models with a result under PGD-20, least worst-class error first.
 
-    Errors in percent with 95 % intervals: PGD-20 on the whole test split, AutoAttack on as many images as the last
-    column says, the whole split or the sample; PGD-20 alone where AutoAttack was run on none.
+    Errors in percent with 95 % intervals. Those of a sample come after those of the whole test split, and the column
+    "images" is there if there are any; AutoAttack's columns, where it was run on one, have their own.
 
     Raises
     ------
@@ -41,23 +43,20 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         A result is damaged.
     """
     names = result_names(folder)
-    rows = []
-    for name in names:
-        model, _, rest = name.partition(".")
-        if rest not in _WHOLE:
-            continue
-        outcomes = read_result(name, folder)
-        if outcomes.manifest["dataset"]["name"] != dataset:
+    rows: list[tuple[bool, float, list[str]]] = []
+    strong_ones = 0
+    for model in sorted({name.partition(".")[0] for name in names}):
+        name = next((f"{model}.{kind}" for kind in _PGD if f"{model}.{kind}" in names), None)
+        if name is None or (outcomes := read_result(name, folder)).manifest["dataset"]["name"] != dataset:
             continue
         found = summarize(outcomes).attacks["pgd20"]
         stronger = next((model + kind for kind in _AUTOATTACK if model + kind in names), None)
         strong = None if stronger is None else summarize(read_result(stronger, folder)).attacks["autoattack"]
-        rows.append((found.worst_rob, _row(model, found, strong), strong is not None))
-    if not rows:
-        return ""
-    shown = len(_HEADER) if any(strong for *_, strong in rows) else _HEADER.index("avg rob (AutoAttack)")
-    cells = [row[:shown] for _, row, _ in sorted(rows)]
-    return tabulate(cells, _HEADER[:shown], tablefmt="github", disable_numparse=True)
+        strong_ones += strong is not None
+        rows.append((name == f"{model}.{_PGD[-1]}", found.worst_rob, _row(model, found, strong)))
+    shown = [True, any(sample for sample, *_ in rows), *[True] * 6, *[strong_ones > 0] * 3]
+    cells = [[*compress(row, shown)] for *_, row in sorted(rows)]
+    return tabulate(cells, [*compress(_HEADER, shown)], tablefmt="github", disable_numparse=True) if rows else ""
 
 
 def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -> None:
@@ -80,6 +79,7 @@ def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -
 def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list[str]:
     cells = [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
     cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob"), f"{found.cau:.2f}"]
+    first = [f"`{model}`", f"{found.n:,}"]
     if strong is None:
-        return [f"`{model}`", *cells, "not measured", "not measured", ""]
-    return [f"`{model}`", *cells, average_cell(strong, "avg_rob"), worst_cell(strong, "worst_rob"), f"{strong.n:,}"]
+        return [*first, *cells, "not measured", "not measured", ""]
+    return [*first, *cells, average_cell(strong, "avg_rob"), worst_cell(strong, "worst_rob"), f"{strong.n:,}"]

@@ -6,19 +6,36 @@ from pathlib import Path
 import pytest
 
 from fairbench import load_model, summarize
-from fairbench.leaderboard.results import read_result, result_names
+from fairbench.leaderboard.results import read_result, result_names, write_result
 from fairbench.models.cards import card_names, load_card
+from fairbench.outcomes import Outcomes
 from fairbench.reports.zoo import zoo_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {"fashion_mnist": "zoo.md", "cifar10": "zoo_cifar10.md"}
 TRAINED = [name for name in card_names() if load_card(name).training]
 
 
-def test_the_page_is_what_the_results_give():
-    found = re.search(r"<!-- zoo -->\n(.*)<!-- /zoo -->", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert found[1].strip() == zoo_table("fashion_mnist"), (
-        "run `fairbench models results` and paste it into docs/zoo.md"
+@pytest.mark.parametrize("dataset", PAGES)
+def test_the_page_is_what_the_results_give(dataset):
+    page = (DOCS / PAGES[dataset]).read_text(encoding="utf-8")
+    found = re.search(r"<!-- zoo -->\n(.*)<!-- /zoo -->", page, flags=re.DOTALL)
+    assert found[1].strip() == zoo_table(dataset), (
+        f"run `fairbench models results --dataset {dataset}` and paste it into docs/{PAGES[dataset]}"
     )
+
+
+def test_what_was_measured_on_a_sample_comes_last_and_says_so(tmp_path):
+    write_result(read_result("standard_lenet5_fashion_mnist.standard"), tmp_path)
+    better = read_result("bat_lenet5_fashion_mnist.standard")
+    protocol = better.manifest["protocol"] | {"name": "quick"}
+    sample = Outcomes(better.frame.head(1000), better.manifest | {"protocol": protocol})
+    assert write_result(sample, tmp_path).stem == "bat_lenet5_fashion_mnist.quick"
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:3]] for line in zoo_table("fashion_mnist", tmp_path).splitlines()
+    ]
+    assert rows[0] == ["model", "images"]
+    assert rows[2:] == [["`standard_lenet5_fashion_mnist`", "10,000"], ["`bat_lenet5_fashion_mnist`", "1,000"]]
 
 
 def test_models_of_features_have_a_table_too(cli):
@@ -39,7 +56,7 @@ def test_a_trained_model_loads_and_its_results_are_of_these_weights(name):
     assert card.training["recipe"]["name"] == name
     assert model.input_size is None or model.input_size == (32, 32)
     kept = [result for result in result_names() if result.startswith(f"{name}.")]
-    assert f"{name}.{'standard' if card.in_features is None else 'sooksatra2022'}" in kept
+    assert {f"{name}.{kind}" for kind in ("standard", "sooksatra2022", "quick")} & {*kept}
     for result in kept:
         assert read_result(result).manifest["model"]["sha256"] == model.sha256, result
 
