@@ -1,9 +1,9 @@
-"""Do three independent implementations of PGD-20 measure the same robust error? If not, one of them has a bug.
+"""Do four independent implementations of PGD-20 measure the same robust error? If not, one of them has a bug.
 
     python benchmarks/agreement.py --checkpoint natural.pt adversarial.pt --data-dir DIR --json FILE
 
 Each checkpoint is attacked on the whole test split of Fashion-MNIST by this package (through ``evaluate``, shards and
-all), by torchattacks and by foolbox, with the same numbers; every proposal is scored by the same model. Random starts
+all), by torchattacks, foolbox and ART, with the same numbers; every proposal is scored by the same model. Random starts
 differ, so a few examples in a thousand may.
 """
 
@@ -31,7 +31,7 @@ TOLERANCE = 0.3
 
 
 def compare(model: Model, dataset: Dataset, protocol: Protocol) -> dict[str, Any]:
-    """Attack a model with all three and return robust errors in percent: by class, on average, and how far apart."""
+    """Attack a model with all of them and return robust errors in percent: by class, on average, and how far apart."""
     settings = Settings(protocol.epsilon, protocol.pgd_step)
     dataset = fitted(dataset, model, protocol)
     with tempfile.TemporaryDirectory() as runs:

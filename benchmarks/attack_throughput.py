@@ -1,4 +1,4 @@
-"""How fast is PGD-20, and how much of the machine does it use? This package, torchattacks and foolbox side by side.
+"""How fast is PGD-20, and how much of the machine does it use? This package and three others side by side.
 
     python benchmarks/attack_throughput.py --rounds 5 --json benchmarks/results/attack_throughput.json
 
