@@ -180,7 +180,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise ProtocolError("engine ray needs the package ray: pip install 'fairbench[ray]'.") from error
+        raise ProtocolError("engine ray needs the package ray: pip install ray.") from error
     if ray.is_initialized():
         yield ray
         return

@@ -32,7 +32,7 @@ class Outcomes:
     frame
         One row per example; :mod:`fairbench.outcomes.schema` has the columns. Sorted by ``index``.
     manifest
-        Plain data: model, dataset (with ``classes``), protocol, seed, versions, hardware, seconds, warnings.
+        Plain data: model, dataset (with ``classes``), protocol (with ``seed``), versions, hardware, seconds, warnings.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class Outcomes:
         try:
             from fairlearn.metrics import MetricFrame
         except ImportError as error:
-            raise OutcomesError("metric_frame needs fairlearn: pip install 'fairbench[fairlearn]'.") from error
+            raise OutcomesError("metric_frame needs fairlearn: pip install fairlearn.") from error
         columns = [by] if isinstance(by, str) else list(by)
         known = ["label", *self.manifest["dataset"].get("attributes", [])]
         for name in columns:
