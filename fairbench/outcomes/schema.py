@@ -10,7 +10,7 @@ clean_pred             int16        predicted class without attack
 clean_confidence       float32      softmax probability of the predicted class, without attack
 clean_label_confidence float32      softmax probability of the true class; datasets with attributes only
 <attack>_pred          int16, null  predicted class under attack; null: not measured
-<attack>_label_conf... float32      softmax probability of the true class under attack (full name: ``<attack>_label_confidence``)
+<attack>_label_conf... float32      that of the true class under attack (full name: ``<attack>_label_confidence``)
 pgdN_broken_at         int16, null  steps until the first misclassified iterate; null: none was
 least-steps_broken_at  int16, null  the same, 0 if clean is wrong; null: it withstood all steps
 least-steps_censored   bool         whether it did
