@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-_WIDE = 64
-"""Channels in and out from which the products saved outweigh the transforms."""
+_WIDE, _WIDE_BY_MANY = 64, 256
+"""Channels in and out from which the products saved outweigh the transforms, on one thread and on more: the transforms
+of narrow layers are too small to be shared."""
 _TILES = {64: 64, 256: 128}
 """From so many channels: tiles of 4x4 outputs at a time. Few stay in the cache, many share a reading of the kernel."""
 _FEWEST = 16
@@ -45,8 +46,9 @@ _INPUTS, _OUTPUTS = torch.kron(_INPUT, _INPUT).float(), torch.kron(_OUTPUT, _OUT
 def use_winograd(module: nn.Module) -> tuple[str, ...]:
     """Let every layer of a frozen copy that qualifies compute so; return their names.
 
-    It is used for float32 batches with channels last on a processor, sides a multiple of 4; elsewhere the layer
-    computes as it did. Weights must not change any more. Gradients go to the layer's input alone.
+    It is used for float32 batches with channels last on a processor, sides a multiple of 4, and by several threads for
+    layers of 256 channels or more; elsewhere the layer computes as it did. Weights must not change any more. Gradients
+    go to the layer's input alone.
     """
     changed = []
     for name, layer in module.named_modules():
@@ -74,6 +76,8 @@ class WinogradConv2d(nn.Conv2d):
 
     def _serves(self, x: Tensor) -> bool:
         if x.ndim != 4 or x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+            return False
+        if min(self.in_channels, self.out_channels) < (_WIDE if torch.get_num_threads() == 1 else _WIDE_BY_MANY):
             return False
         height, width = x.shape[2:]
         whole = height % 4 == 0 == width % 4 and len(x) * (height // 4) * (width // 4) >= _FEWEST

@@ -15,6 +15,14 @@ CLOSE = {"rtol": 0.0, "atol": 1e-4}
 """Of values whose standard deviation is about 1."""
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
@@ -73,6 +81,15 @@ def test_elsewhere_the_layer_computes_as_it_did(x):
     use_winograd(fast)
     for ours, theirs in zip(value_and_gradient(fast, x), value_and_gradient(plain, x), strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("channels", "taken"), [(64, False), (255, False), (256, True)])
+def test_several_threads_share_wide_layers_only(channels, taken):
+    torch.set_num_threads(2)
+    fast = layer(channels, 256)
+    use_winograd(fast)
+    value_and_gradient(fast, batch(16, channels, 4, 4))
+    assert ("_kept" in fast.__dict__) is taken
 
 
 @pytest.mark.parametrize(
