@@ -77,7 +77,7 @@ def test_a_folder_of_another_run_is_refused_for_that_model_alone(cli, checkpoint
         ([], "give --model, or --models"),
         (["--model", "a", "--models", "b"], "give --model, or --models"),
         (["--models", "zoo:cifra10/*"], "Did you mean 'cifar10'"),
-        (["--models", "zoo:cifar10/bat*"], "there are natural_resnet18"),
+        (["--models", "zoo:cifar10/nothing*"], "there are bat_resnet18"),
         (["--models", "nowhere/*.pt"], "nothing there has such a name"),
         (["--models", "zoo:*", "--group", "sex"], "--group is for one --model"),
         (["--model", "natural_resnet18", "--precision", "fp16"], "'fp16' is not one of"),
