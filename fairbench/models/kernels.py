@@ -16,28 +16,29 @@ _SIDES = {1: 4, 2: 2, 3: 2, 4: 2}
 """By input channels, the side of the square of pixels that fills a vector of 16 float32 as the channels of one."""
 
 
-def use_fast_kernels(module: nn.Module) -> tuple[str, ...]:
-    """Let every layer of a frozen copy that qualifies compute by the kernels of this file; return their names.
+def use_fast_kernels(module: nn.Module, kernels: tuple[Any, ...] | None = None) -> tuple[str, ...]:
+    """Let every layer of a frozen copy that qualifies compute by kernels, those of this file; return their names.
 
     They are used for float32 on a processor without autocast; elsewhere the layer computes as it did. Gradients go to
     the layer's input alone, and cannot be differentiated again.
     """
     changed = []
     for name, layer in module.named_modules():
-        fast = next((cls for cls in _KERNELS if type(layer) is cls.__base__ and cls.fits(layer)), None)
+        fast = next((cls for cls in kernels or _KERNELS if type(layer) is cls.__base__ and cls.fits(layer)), None)
         if fast is not None:
             layer.__class__ = fast
             changed.append(name)
     return tuple(changed)
 
 
-def _applies(x: Tensor) -> bool:
+def applies(x: Tensor) -> bool:
+    """Whether a batch is one that the kernels are for."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
 
 
 def _in_pairs(x: Tensor) -> bool:
     """Whether windows of two by two tile an image that lies row after row; channels-last, torch's pooling is faster."""
-    return x.ndim == 4 and x.shape[2] % 2 == 0 == x.shape[3] % 2 and x.is_contiguous() and _applies(x)
+    return x.ndim == 4 and x.shape[2] % 2 == 0 == x.shape[3] % 2 and x.is_contiguous() and applies(x)
 
 
 class _FewChannels(torch.autograd.Function):
@@ -68,7 +69,7 @@ class _FastConv2d(nn.Conv2d):
         return usual and (layer.in_channels in _SIDES or whole)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim != 4 or not _applies(x):
+        if x.ndim != 4 or not applies(x):
             return super().forward(x)
         if self.padding == (0, 0) and x.shape[2:] == self.kernel_size:
             return F.linear(x.flatten(1), self.weight.flatten(1), self.bias)[:, :, None, None]
@@ -209,7 +210,7 @@ class _FastTanh(nn.Tanh):
         return True
 
     def forward(self, x: Tensor) -> Tensor:
-        return _TanhFunction.apply(x) if _applies(x) else super().forward(x)
+        return _TanhFunction.apply(x) if applies(x) else super().forward(x)
 
 
 _KERNELS: tuple[Any, ...] = (_FastConv2d, _FastAvgPool2d, _FastMaxPool2d, _FastAdaptiveMaxPool2d, _FastTanh)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from fairbench.models.kernels import applies, use_fast_kernels
+
 _WIDE, _WIDE_BY_MANY = 64, 256
 """Channels in and out from which the products saved outweigh the transforms, on one thread and on more: the transforms
 of narrow layers are too small to be shared."""
@@ -50,23 +52,19 @@ def use_winograd(module: nn.Module) -> tuple[str, ...]:
     layers of 256 channels or more; elsewhere the layer computes as it did. Weights must not change any more. Gradients
     go to the layer's input alone.
     """
-    changed = []
-    for name, layer in module.named_modules():
-        if type(layer) is nn.Conv2d and _fits(layer):
-            layer.__class__ = WinogradConv2d
-            changed.append(name)
-    return tuple(changed)
-
-
-def _fits(layer: nn.Conv2d) -> bool:
-    one = (1, 1)
-    plain = layer.stride == one == layer.dilation and layer.groups == 1 and layer.padding_mode == "zeros"
-    same = layer.kernel_size == (3, 3) and layer.padding == one
-    return plain and same and min(layer.in_channels, layer.out_channels) >= _WIDE
+    return use_fast_kernels(module, (WinogradConv2d,))
 
 
 class WinogradConv2d(nn.Conv2d):
     """A convolution of stride 1 that keeps the size, by F(4x4, 3x3) where the batch allows it."""
+
+    @staticmethod
+    def fits(layer: nn.Conv2d) -> bool:
+        """Whether a layer has the kernel, stride and width for it."""
+        one = (1, 1)
+        plain = layer.stride == one == layer.dilation and layer.groups == 1 and layer.padding_mode == "zeros"
+        same = layer.kernel_size == (3, 3) and layer.padding == one
+        return plain and same and min(layer.in_channels, layer.out_channels) >= _WIDE
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what ``nn.Conv2d`` does, to float32 rounding."""
@@ -75,7 +73,7 @@ class WinogradConv2d(nn.Conv2d):
         return _Convolution.apply(x, self) if torch.is_grad_enabled() else convolve(x, self.products(), self.bias)
 
     def _serves(self, x: Tensor) -> bool:
-        if x.ndim != 4 or x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+        if x.ndim != 4 or not applies(x):
             return False
         if min(self.in_channels, self.out_channels) < (_WIDE if torch.get_num_threads() == 1 else _WIDE_BY_MANY):
             return False
@@ -124,7 +122,7 @@ def convolve(x: Tensor, products: Tensor, bias: Tensor | None = None) -> Tensor:
     Parameters
     ----------
     x
-        float32; H and W are multiples of 4.
+        float32; H and W are multiples of 4, C at least 64.
     products
         (36, C, O), see :func:`transformed`.
     bias
@@ -132,7 +130,7 @@ def convolve(x: Tensor, products: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     (count, channels, height, width), out_channels = x.shape, products.shape[2]
     down, across = height // 4, width // 4
-    tiles = max((most for least, most in _TILES.items() if channels >= least), default=min(_TILES.values()))
+    tiles = max(most for least, most in _TILES.items() if channels >= least)
     chunk = min(max(tiles // (down * across), 1), count)
     out = torch.empty((count, out_channels, height, width), memory_format=torch.channels_last)
     rows, written = x.permute(0, 2, 3, 1), out.permute(0, 2, 3, 1)

@@ -1,4 +1,4 @@
-"""The board as Markdown, CSV, a figure and pages. The same entries give the same bytes."""
+"""The board as Markdown and CSV, and all that a build writes. The same entries give the same bytes."""
 
 import csv
 import io
@@ -6,11 +6,9 @@ import math
 import os
 import re
 import tempfile
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 from tabulate import tabulate
@@ -22,16 +20,15 @@ from fairbench.leaderboard.ranking import (
     COLUMNS,
     SORT,
     Board,
-    Entry,
     Row,
     boards,
-    front_line,
     kept_folder,
     read_entries,
 )
 from fairbench.leaderboard.searches import read_searches
 from fairbench.provenance import sha256_plain
 from fairbench.reports import site
+from fairbench.reports.board_figure import draw_front
 from fairbench.reports.board_text import (
     BF16,
     NAMES,
@@ -44,12 +41,9 @@ from fairbench.reports.board_text import (
     title,
     worst_class,
 )
-from fairbench.reports.drawing import PLAIN
 
 TABLES, INDEX = "tables", "README.md"
 _MADE = "Made by `fairbench leaderboard build`"
-_LINE_HEIGHT = 13
-"""Points between the names in a figure."""
 _IN_LINK = {ord(character): f"%{ord(character):02X}" for character in "()[]"}
 """What would end a link's address in Markdown."""
 _NOTE_BF16 = f" `{BF16}`: gradients in bf16; every verdict is the float32 model's."
@@ -122,7 +116,8 @@ def _write_tables(found: Sequence[Board], folder: Path) -> None:
         stem = file_stem(one)
         (folder / f"{stem}.md").write_text(as_markdown(one, figure=f"{stem}.png"), encoding="utf-8")
         (folder / f"{stem}.csv").write_text(as_csv(one), encoding="utf-8")
-        draw_front(one, folder / f"{stem}.png")
+        if one.ranked:
+            draw_front(one, folder / f"{stem}.png")
     (folder / INDEX).write_text(_index(found), encoding="utf-8")
 
 
@@ -221,81 +216,6 @@ def to_dict(board: Board) -> dict[str, object]:
     }
 
 
-def draw_front(board: Board, path: Path) -> None:
-    """Draw average against worst-class robust error with the Pareto front; hollow points were not run by AutoAttack."""
-    import matplotlib as mpl
-
-    with mpl.rc_context({"backend": "Agg", **PLAIN}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
-        sns.set_theme(style="whitegrid", context="notebook")
-        figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
-        axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
-        for row in board.ranked:
-            _draw_point(axes, row)
-        axes.margins(x=0.06, y=0.1)
-        low, high = axes.get_xlim()
-        axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
-        axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
-        axes.set_ylabel("worst-class robust error (percent)")
-        axes.set_title(
-            f"{title(board)}\nblue: none is known to be better in both; hollow: PGD-20 alone", loc="left", fontsize=12
-        )
-        sns.despine(figure)
-        figure.canvas.draw()  # settles where points lie on the page
-        _name_points(axes, [row for row in board.ranked if row.on_front])
-        figure.savefig(path, dpi=120, metadata={"Software": None})
-        plt.close(figure)
-
-
-def _name_points(axes: Any, rows: Sequence[Row]) -> None:
-    """Write the names of points to their left, each below the last, with a line to the point where it is not beside."""
-    if not rows:
-        return
-    across, height = (axes.transData.transform([row.point for row in rows]) * 72 / axes.figure.dpi).T
-    line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4, "relpos": (1, 0.5)}
-    below = math.inf
-    for place in sorted(range(len(rows)), key=lambda i: -height[i]):
-        below = min(height[place], below - _LINE_HEIGHT)
-        axes.annotate(
-            _label(rows[place].entry),
-            rows[place].point,
-            xytext=(min(across) - across[place] - 28, below - height[place]),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            fontsize=9,
-            arrowprops=line,
-        )
-
-
-def _draw_point(axes: object, row: Row) -> None:
-    x, y = row.point
-    if not (math.isfinite(x) and math.isfinite(y)):
-        return
-    colour = "#0173b2" if row.on_front else "#777777"
-    reach = [
-        [[max(v - low, 0)], [max(high - v, 0)]]
-        for v, (low, high) in ((x, row.interval("avg_rob")), (y, row.interval("worst_rob")))
-    ]
-    axes.errorbar(  # type: ignore[attr-defined]
-        x,
-        y,
-        xerr=reach[0],
-        yerr=reach[1],
-        fmt="o" if row.on_front else "s",
-        color=colour,
-        markerfacecolor=colour if row.entry.attack.attack == "autoattack" else "white",
-        elinewidth=0.8,
-        zorder=2,
-    )
-
-
-def _points(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
-    return [r.value("avg_rob") for r in rows], [r.value("worst_rob") for r in rows]
-
-
 def _index(found: Sequence[Board]) -> str:
     lines = ["# Leaderboard", "", f"{_MADE} from outcome tables; not written by hand.", ""]
     for board in found:
@@ -331,13 +251,3 @@ def _plain(text: str) -> str:
 def _cell(text: str) -> str:
     """Return other people's text so that a spreadsheet does not take it for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
-
-
-def _label(entry: Entry) -> str:
-    """Return what a figure calls an entry: its title, or its name where the font lacks a character or lines turn."""
-    from matplotlib.font_manager import FontProperties, findfont, get_font
-
-    known = get_font(findfont(FontProperties())).get_charmap()
-    drawn = all(ord(c) in known and unicodedata.bidirectional(c) not in ("R", "AL") for c in entry.title)
-    text = entry.title if drawn else entry.name
-    return text if len(text) <= 40 else text[:39] + "…"

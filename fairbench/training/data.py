@@ -46,6 +46,24 @@ class TrainingData:
         x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
         return x.contiguous(memory_format=self.layout), self.labels[rows]
 
+    def part_of_pass(self, part: int, parts: int, batch_size: int, generator: torch.Generator) -> Tensor:
+        """Return (n,) int64 the rows of one part of a pass: whole batches, in an order that the generator draws.
+
+        Raises
+        ------
+        RecipeError
+            A pass has fewer batches than parts.
+        """
+        order = torch.randperm(len(self), generator=generator)
+        batches = len(order) // batch_size
+        size = batches // parts * batch_size
+        if not size:
+            raise RecipeError(
+                f"schedule.epochs_per_pass {parts}: a pass over {len(order)} images is {batches} batches of "
+                f"{batch_size}; lower one of them."
+            )
+        return order[part * size : (part + 1) * size]
+
     def balanced(self) -> "TrainingData":
         """Return it with the examples of smaller classes repeated, in turn, until each has as many as the largest.
 

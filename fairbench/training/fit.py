@@ -334,14 +334,7 @@ class _Fit:
             return None
         whole, part = divmod(epoch, parts)
         generator = torch.Generator().manual_seed((self.recipe.seed << 20) + _PASSES + whole)
-        order = torch.randperm(len(self.data), generator=generator)
-        size = len(order) // self.recipe.batch_size // parts * self.recipe.batch_size
-        if not size:
-            raise RecipeError(
-                f"schedule.epochs_per_pass {parts}: a pass over {len(order)} {self.kind} is "
-                f"{len(order) // self.recipe.batch_size} batches of {self.recipe.batch_size}; lower one of them."
-            )
-        return order[part * size : (part + 1) * size]
+        return self.data.part_of_pass(part, parts, self.recipe.batch_size, generator)
 
     def _any(self, flag: bool) -> bool:
         """Whether it is so in any process; each has a clock of its own, and all must stop at the same step."""

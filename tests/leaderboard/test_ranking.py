@@ -198,6 +198,16 @@ def test_what_was_not_measured_is_neither_zero_nor_ranked_ahead(tmp_path):
     assert report.to_dict(found)["ranked"][0]["cau"]["value"] is None
 
 
+def test_a_board_of_samples_alone_has_a_table_and_no_empty_figure(tmp_path):
+    write_result(outcomes("good", 5, protocol="quick"), tmp_path / "results")
+    written = {path.name for path in report.build(tmp_path)}
+    assert "toy_linf_8-255.md" in written
+    assert "toy_linf_8-255.png" not in written
+    assert ".png" not in (tmp_path / "tables" / "toy_linf_8-255.md").read_text()
+    write_result(outcomes("good", 10), tmp_path / "results")
+    assert "toy_linf_8-255.png" in {path.name for path in report.build(tmp_path)}
+
+
 def test_show(cli, board):
     ran = cli("leaderboard", "show", "--board", board, "--dataset", "toy")
     assert ran.code == 0

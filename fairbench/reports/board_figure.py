@@ -1,0 +1,99 @@
+"""The figure of a board: average against worst-class robust error, with the front that no other entry is ahead of."""
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fairbench.leaderboard.ranking import Board, Entry, Row, front_line
+from fairbench.reports.board_text import title
+from fairbench.reports.drawing import PLAIN
+
+_LINE_HEIGHT = 13
+"""Points between the names in a figure."""
+
+
+def draw_front(board: Board, path: Path) -> None:
+    """Draw average against worst-class robust error with the Pareto front; hollow points were not run by AutoAttack."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"backend": "Agg", **PLAIN}):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        sns.set_theme(style="whitegrid", context="notebook")
+        figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
+        axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
+        for row in board.ranked:
+            _draw_point(axes, row)
+        axes.margins(x=0.06, y=0.1)
+        low, high = axes.get_xlim()
+        axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
+        axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
+        axes.set_ylabel("worst-class robust error (percent)")
+        axes.set_title(
+            f"{title(board)}\nblue: none is known to be better in both; hollow: PGD-20 alone", loc="left", fontsize=12
+        )
+        sns.despine(figure)
+        figure.canvas.draw()  # settles where points lie on the page
+        _name_points(axes, [row for row in board.ranked if row.on_front])
+        figure.savefig(path, dpi=120, metadata={"Software": None})
+        plt.close(figure)
+
+
+def _name_points(axes: Any, rows: Sequence[Row]) -> None:
+    """Write the names of points to their left, each below the last, with a line to the point where it is not beside."""
+    if not rows:
+        return
+    across, height = (axes.transData.transform([row.point for row in rows]) * 72 / axes.figure.dpi).T
+    line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4, "relpos": (1, 0.5)}
+    below = math.inf
+    for place in sorted(range(len(rows)), key=lambda i: -height[i]):
+        below = min(height[place], below - _LINE_HEIGHT)
+        axes.annotate(
+            _label(rows[place].entry),
+            rows[place].point,
+            xytext=(min(across) - across[place] - 28, below - height[place]),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=9,
+            arrowprops=line,
+        )
+
+
+def _draw_point(axes: object, row: Row) -> None:
+    x, y = row.point
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return
+    colour = "#0173b2" if row.on_front else "#777777"
+    reach = [
+        [[max(v - low, 0)], [max(high - v, 0)]]
+        for v, (low, high) in ((x, row.interval("avg_rob")), (y, row.interval("worst_rob")))
+    ]
+    axes.errorbar(  # type: ignore[attr-defined]
+        x,
+        y,
+        xerr=reach[0],
+        yerr=reach[1],
+        fmt="o" if row.on_front else "s",
+        color=colour,
+        markerfacecolor=colour if row.entry.attack.attack == "autoattack" else "white",
+        elinewidth=0.8,
+        zorder=2,
+    )
+
+
+def _points(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+    return [r.value("avg_rob") for r in rows], [r.value("worst_rob") for r in rows]
+
+
+def _label(entry: Entry) -> str:
+    """Return what a figure calls an entry: its title, or its name where the font lacks a character or lines turn."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    known = get_font(findfont(FontProperties())).get_charmap()
+    drawn = all(ord(c) in known and unicodedata.bidirectional(c) not in ("R", "AL") for c in entry.title)
+    text = entry.title if drawn else entry.name
+    return text if len(text) <= 40 else text[:39] + "…"
