@@ -229,7 +229,7 @@ class _Fit:
         count = len(self.data)
         with self._methods_own("in training_set"):
             self.data = self.method.training_set(self.data)
-        steps = len(self.data) // self.recipe.batch_size // self.recipe.schedule.epochs_per_pass
+            steps = len(self.data) // self.recipe.batch_size // self.recipe.schedule.epochs_per_pass
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
         self.report({"note": self._beginning(first_epoch)})
         if first_epoch == 0:
