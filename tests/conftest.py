@@ -15,6 +15,7 @@ from fairbench.cli import run
 from fairbench.datasets.named import find_named
 
 ROOT = Path(__file__).parents[1]
+os.environ.setdefault("FAIRBENCH_ZOO", str(ROOT / "model_zoo" / "weights"))  # a wheel carries only some weights
 
 
 class Ran(NamedTuple):
