@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,16 @@ from fairbench.models.prepare import frozen
 from fairbench.registry import is_own_code
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.hardware import Hardware, launch
+from fairbench.training.history import History
 from fairbench.training.method import ClassErrors, Context, Method, method_class
 from fairbench.training.network import make_optimizer, probe
 from fairbench.training.recipe import Recipe
-from fairbench.training.run_folder import CLASSES, HISTORY, LAST, RunFolder, write_weights
+from fairbench.training.run_folder import LAST, RunFolder, write_weights
 from fairbench.training.schedule import Clock, learning_rate
 from fairbench.training.validation import class_errors
 
 _PASSES = 1 << 19
 """Seeds of the orders of passes that are cut in epochs lie this far behind those of epochs."""
-_CLASS_COLUMNS = ("epoch", "class", "std", "bndy", "rob")
-_COLUMNS = "epoch seconds lr loss avg_std worst_std worst_std_class avg_rob worst_rob worst_rob_class".split()
 
 Report = Callable[[dict[str, Any]], None]
 """Called with a row of the history after each epoch, with {"epoch", "progress", "loss"} during it, with {"note": text}
@@ -116,8 +114,8 @@ def fit(
         time_budget=time_budget,
         report=report,
     )
-    if tensorboard:
-        run.open_tensorboard()
+    if tensorboard and run.fabric.is_global_zero:
+        run.history.ask_for_board(run.folder)
     try:
         return run.run()
     finally:
@@ -182,10 +180,8 @@ class _Fit:
             )
         self.generator = torch.Generator()
         self.budget = time_budget
-        self.history: list[dict[str, Any]] = []
-        self.class_history: list[dict[str, Any]] = []
+        self.history = History(dataset.classes)
         self.made_with: list[dict[str, Any]] = []
-        self.board: Any = None
         self.average: dict[str, Tensor] | None = None
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
         optimizer = make_optimizer(module, recipe.optimizer)
@@ -211,21 +207,11 @@ class _Fit:
         with self._methods_own("in setup"):
             self.method.setup(context)
 
-    def open_tensorboard(self) -> None:
-        """Write the history for TensorBoard as well."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise RecipeError("--tensorboard needs the package tensorboard: pip install tensorboard.") from error
-        if self.fabric.is_global_zero:
-            self.board = partial(SummaryWriter, str(self.folder.path / "tensorboard"))
-
     def run(self) -> Fitted:
         """Train to the end and leave the chosen weights in the module."""
         self._by_the_writer(lambda: self.folder.claim(self._identity()))
         first_epoch, spent = self._resume()
-        if self.board is not None:  # made once the folder is this run's; what was logged of an epoch cut short goes
-            self.board = self.board(purge_step=first_epoch)
+        self.history.open_board(first_epoch)
         count = len(self.data)
         with self._methods_own("in training_set"):
             self.data = self.method.training_set(self.data)
@@ -240,10 +226,9 @@ class _Fit:
         while not self._any(self.clock.over(epoch)):
             self._epoch(epoch)
             epoch += 1
-        if not self.history:
+        if not self.history.rows:
             raise RecipeError(f"the time budget of {self.budget:g} s was over before the first step; give it more.")
-        if self.board is not None:
-            self.board.close()
+        self.history.close_board()
         return self._fitted(count)
 
     def _beginning(self, first_epoch: int) -> str:
@@ -264,7 +249,7 @@ class _Fit:
         warnings = self._warnings()
         for text in warnings:
             self.report({"warning": text})
-        chosen_epoch = self.history[-1]["epoch"] if self.average is None else None
+        chosen_epoch = self.history.rows[-1]["epoch"] if self.average is None else None
         if self.best is not None:
             chosen_epoch = self.best[1]
             self._write_last()
@@ -272,7 +257,7 @@ class _Fit:
         held = 0 if self.held is None else len(self.held)
         return Fitted(
             self.module,
-            self.history,
+            self.history.rows,
             chosen_epoch,
             count,
             held,
@@ -283,7 +268,7 @@ class _Fit:
 
     def _warnings(self) -> tuple[str, ...]:
         """Say where the result is no classifier: its errors are those of guessing."""
-        last, guessing = self.history[-1], 100 * (1 - 1 / len(self.classes))
+        last, guessing = self.history.rows[-1], 100 * (1 - 1 / len(self.classes))
         if last["avg_std"] is not None and last["avg_std"] > 0.97 * guessing:
             return (
                 f"the standard error on held-out images is {last['avg_std']:.1f}, and {guessing:.1f} is guessing: "
@@ -450,23 +435,12 @@ class _Fit:
             self.module.load_state_dict(now)
 
     def _record(self, epoch: int, loss: float, rate: float, validate: Callable[[], ClassErrors]) -> None:
-        row: dict[str, Any] = dict.fromkeys(_COLUMNS)
-        row |= {"epoch": epoch, "seconds": round(self.clock.seconds, 3), "lr": rate, "loss": loss}
+        errors = None
         if self.held is not None:
             errors = validate() if self.average is None else self._validate_average()
-            for name, values, average in (("std", errors.std, errors.avg_std), ("rob", errors.rob, errors.avg_rob)):
-                worst = int(np.nanargmax(values.numpy()))
-                row |= {f"avg_{name}": 100 * average, f"worst_{name}": 100 * float(values[worst])}
-                row[f"worst_{name}_class"] = self.classes[worst]
+        row = self.history.add(epoch, seconds=self.clock.seconds, lr=rate, loss=loss, errors=errors)
+        if errors is not None:
             self._remember_best(row)
-            by_class = zip(self.classes, errors.std.tolist(), errors.bndy.tolist(), errors.rob.tolist(), strict=True)
-            self.class_history += [
-                dict(zip(_CLASS_COLUMNS, (epoch, name, *(round(100 * v, 4) for v in values)), strict=True))
-                for name, *values in by_class
-            ]
-        self.history.append(row)
-        if self.board is not None:
-            self._log(row)
         self.report(row)
 
     def _remember_best(self, row: dict[str, Any]) -> None:
@@ -476,14 +450,6 @@ class _Fit:
         if self.best is None or value < self.best[0]:
             weights = {k: v.detach().cpu().clone() for k, v in self._weights().items()}
             self.best = value, int(row["epoch"]), weights
-
-    def _log(self, row: dict[str, Any]) -> None:
-        for name, value in row.items():
-            if isinstance(value, float):
-                self.board.add_scalar(name, value, row["epoch"])
-        for by_class in (r for r in self.class_history if r["epoch"] == row["epoch"]):
-            for name in ("std", "rob"):
-                self.board.add_scalar(f"{name}/{by_class['class']}", by_class[name], row["epoch"])
 
     def _weights(self) -> dict[str, Tensor]:
         return self.module.state_dict() if self.average is None else self.average
@@ -530,18 +496,12 @@ class _Fit:
             "method": methods_state,
             "average": self.average,
             "best": self.best,
-            "history": json.dumps(self.history),
-            "class_history": json.dumps(self.class_history),
+            **self.history.state(),
             "made_with": json.dumps(self.made_with),
         }
         named = ", ".join(self.method.state_fields) or "state()"
         self.folder.save(state, check=f"method {self.method.name}: its state ({named})" if next_epoch == 1 else None)
-        self._write_history()
-
-    def _write_history(self) -> None:
-        """Write what is in the state as CSV too, for people."""
-        self.folder.write_csv(HISTORY, _COLUMNS, self.history)
-        self.folder.write_csv(CLASSES, _CLASS_COLUMNS, self.class_history)
+        self.history.write(self.folder)
 
     def _resume(self) -> tuple[int, float]:
         """Load the last whole state; return the epoch that comes next and the seconds spent."""
@@ -553,13 +513,13 @@ class _Fit:
             self.optimizer.load_state_dict(state["optimizer"])
             self.method.load_state(state["method"])
             self.average, self.best = state["average"], state["best"]
-            self.history, self.class_history = json.loads(state["history"]), json.loads(state["class_history"])
+            self.history.load_state(state)
             self.made_with = json.loads(state["made_with"])
-            if not (self.history and self.made_with):
+            if not self.made_with:
                 raise ValueError("it holds no epoch")
             epoch, seconds = int(state["epoch"]), float(state["seconds"])
         except Exception as error:  # a whole file, but of something else
             raise self.folder.unusable(error) from error
         if self.fabric.is_global_zero:
-            self._write_history()
+            self.history.write(self.folder)
         return epoch, seconds
