@@ -23,6 +23,10 @@ class DatasetError(FairbenchError):
     """A dataset that is unknown, not found, or not usable as it is."""
 
 
+class DownloadError(FairbenchError):
+    """A file that could not be fetched from its address; the message goes on where the file was named."""
+
+
 class ProtocolError(FairbenchError):
     """A protocol option that is unknown or out of range."""
 

@@ -10,7 +10,7 @@ import typer
 
 from fairbench.cli import options
 from fairbench.cli.progress import progress_bar
-from fairbench.errors import ModelError, OutcomesError, ProtocolError
+from fairbench.errors import DownloadError, ModelError, OutcomesError, ProtocolError
 
 if TYPE_CHECKING:
     from fairbench.leaderboard.card import SubmissionCard
@@ -104,9 +104,9 @@ def _weights(card: "SubmissionCard", folder: Path) -> Path:
     """Return the file of the weights, fetched if the card names an address."""
     from urllib.parse import urlsplit
 
+    from fairbench.download import fetch
     from fairbench.files import cache_folder, make_folder
     from fairbench.models.checkpoints import SUFFIXES
-    from fairbench.models.weights import fetch
     from fairbench.provenance import sha256_file
 
     weights = card.weights
@@ -118,7 +118,7 @@ def _weights(card: "SubmissionCard", folder: Path) -> Path:
         return path
     try:
         return fetch(weights.url, path, weights.sha256)
-    except ModelError as error:
+    except DownloadError as error:
         raise ModelError(f"{card.name}: its weights {error}.") from error
 
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from fairbench.datasets.base import Dataset
 from fairbench.datasets.features import Features
-from fairbench.errors import DatasetError, first_line
+from fairbench.download import fetch
+from fairbench.errors import DatasetError, DownloadError, first_line
 from fairbench.files import make_folder
 from fairbench.provenance import sha256_file
 
@@ -86,9 +87,10 @@ def _file(root: Path, split: str, download: bool) -> Path:
     name, sha256 = FILES[split]
     path = root / name
     if not path.is_file() and download:
-        from torch.hub import download_url_to_file
-
-        download_url_to_file(f"{_ADDRESS}/{name}", str(make_folder(root) / name), hash_prefix=sha256, progress=False)
+        try:
+            fetch(f"{_ADDRESS}/{name}", make_folder(root) / name, sha256)
+        except DownloadError as error:
+            raise DatasetError(f"adult: {name} {error}; put UCI's file in {root}.") from error
     if not path.is_file():
         raise DatasetError(f"adult: {path} is missing; put {' and '.join(f for f, _ in FILES.values())} of UCI there.")
     if sha256_file(path) != sha256:

@@ -31,7 +31,7 @@ class Protocol:
     name
         Name of the protocol it is, or that it was made from.
     examples
-        "sample": the first 100 test images of each class. "test": the whole test split.
+        "sample": the first 100 test images of each class (fewer from 11 classes on). "test": the whole test split.
     attacks
         "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan" and "least-steps", in
         order.

@@ -286,7 +286,7 @@ def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
         sample=sample,
         attack=attack,
         extra_data="" if zoo else None,
-        precision=outcomes.manifest.get("precision", "float32"),
+        precision=outcomes.precision,
         evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack)),
     )
 
@@ -306,7 +306,7 @@ def _submitted(card: SubmissionCard, outcomes: Outcomes, version: int, table: Pa
         attack=attack,
         extra_data=card.extra_data or "",
         paper=card.paper,
-        precision=outcomes.manifest.get("precision", "float32"),
+        precision=outcomes.precision,
         evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack), card),
     )
 

@@ -3,6 +3,7 @@
 import stat
 from pathlib import Path
 
+from fairbench.download import LARGEST
 from fairbench.errors import OutcomesError
 from fairbench.files import replacing
 from fairbench.leaderboard.card import WEIGHTS, SubmissionCard
@@ -11,8 +12,8 @@ from fairbench.outcomes.table import MANIFEST, TABLE
 from fairbench.plain_yaml import dump_yaml
 
 CARD, SUMMARY = "card.yaml", "summary.json"
-_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
-LIMITS = {CARD: 64 * _KIB, MANIFEST: _MIB, SUMMARY: 4 * _MIB, TABLE: 64 * _MIB, WEIGHTS: 4 * _GIB}
+_KIB, _MIB = 2**10, 2**20
+LIMITS = {CARD: 64 * _KIB, MANIFEST: _MIB, SUMMARY: 4 * _MIB, TABLE: 64 * _MIB, WEIGHTS: LARGEST}
 """The files of a submission and the most bytes of each. A summary may be among them; it is only compared."""
 NEEDED = (CARD, MANIFEST, TABLE)
 

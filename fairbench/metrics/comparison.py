@@ -46,7 +46,7 @@ class Comparison:
     ``classes`` has a row per class and error ("std", "rob"): ``class``, ``error``, ``n``, ``a`` and ``b`` with ``_low``
     and ``_high`` (Wilson), ``difference`` with its ends (Newcombe's paired interval), ``only_a`` and ``only_b``
     (examples that only one of them gets wrong), ``p`` (McNemar's exact test), and ``p_holm``, corrected for the number
-    of classes.
+    of classes. ``precisions`` is what the gradients of each model's attack were computed in, "float32" or "bfloat16".
     """
 
     attack: str
@@ -56,12 +56,14 @@ class Comparison:
     worst: dict[str, Worst]
     cau: Estimate
     cru_s: Estimate
+    precisions: tuple[str, str] = ("float32", "float32")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; NaN stays NaN."""
         return {
             "attack": self.attack,
             "n": self.n,
+            "precisions": list(self.precisions),
             "classes": self.classes.to_dict("records"),
             "average": {error: vars(found) for error, found in self.average.items()},
             "worst": {e: vars(found) | {"difference": vars(found.difference)} for e, found in self.worst.items()},
@@ -87,6 +89,7 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
         worst={error: _worst(cells, a.classes, error) for error in ERRORS},
         cau=_gap(cells, "std", 100),
         cru_s=_gap(cells, "rob", 1),
+        precisions=(a.precision, b.precision),
     )
 
 

@@ -19,7 +19,7 @@ _WORST = ("std", "bndy", "rob")
 
 @dataclass(frozen=True)
 class AttackSummary:
-    """What one attack did to each class. Errors and CRU_s in percent, CAU a fraction; NaN where nothing was measured.
+    """What one attack did to each class. Errors in percent, CRU_s in points, CAU a fraction; NaN where not measured.
 
     ``classes`` has a row per class (``class``, ``n`` and the errors); ``intervals`` maps each scalar to its 95 %
     interval and ``class_intervals`` each class name to those of its errors; ``not_measured`` counts the rows without a
@@ -129,7 +129,7 @@ def summarize(outcomes: Outcomes) -> Summary:
         warnings=tuple(manifest.get("warnings", ())),
         notes=tuple(manifest.get("notes", ())),
         transfer_from=manifest.get("transfer_from", {}).get("name"),
-        precision=manifest.get("precision", "float32"),
+        precision=outcomes.precision,
     )
 
 

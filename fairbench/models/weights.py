@@ -4,7 +4,8 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from fairbench.errors import ModelError, first_line
+from fairbench.download import fetch
+from fairbench.errors import DownloadError, ModelError
 from fairbench.files import cache_folder, data_folder, make_folder, user_path
 from fairbench.models.cards import ModelCard
 from fairbench.provenance import sha256_file
@@ -64,25 +65,8 @@ def _downloaded(card: ModelCard) -> Path:
     path = make_folder(cache_folder("zoo")) / str(weights.file)
     try:
         return fetch(weights.url, path, weights.sha256)
-    except ModelError as error:
+    except DownloadError as error:
         raise ModelError(f"{card.name}: its weights {error}; {put}.") from error
-
-
-def fetch(url: str, path: Path, sha256: str) -> Path:
-    """Download a file; it is there whole, with the right SHA-256, or not at all.
-
-    Raises
-    ------
-    ModelError
-        The network or the disk failed, or another file lies at the address.
-    """
-    from torch.hub import download_url_to_file
-
-    try:
-        download_url_to_file(url, str(path), hash_prefix=sha256, progress=False)
-    except Exception as error:  # of the network, the disk, or another file at the address
-        raise ModelError(f"could not be fetched from {url} ({first_line(error)})") from error
-    return path
 
 
 def _checked(card: ModelCard, path: Path, mend: str = "install it again, or remove it") -> Path:

@@ -69,6 +69,11 @@ class Outcomes:
         """The K class names."""
         return tuple(self.manifest["dataset"]["classes"])
 
+    @property
+    def precision(self) -> str:
+        """What attacks computed gradients in, "float32" or "bfloat16"; every verdict is the float32 model's."""
+        return str(self.manifest.get("precision", "float32"))
+
     def metric_frame(self, by: str | Sequence[str] = "label", attack: str | None = None, metrics: Any = None) -> Any:
         """Hand the table to fairlearn: a ``MetricFrame`` of predictions against labels, by class or by attribute.
 

@@ -16,9 +16,10 @@ from fairbench.metrics.paired import Estimate
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import MANIFEST, read_table
 from fairbench.registry import suggest
+from fairbench.reports.board_text import BF16
 from fairbench.reports.drawing import PLAIN
 from fairbench.reports.readings import signed
-from fairbench.reports.tables import rate
+from fairbench.reports.tables import precision_text, rate
 
 ATTACKS = ("autoattack", "pgd20")
 _PREFERRED = ("leaderboard", "standard")
@@ -95,7 +96,13 @@ def _preference(name: str) -> tuple[int, str]:
 def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
     """Return the comparison as text: averages and worst classes, then every class."""
     a, b = (name.replace("|", r"\|") for name in names) if tablefmt == "github" else names
-    lines = [f"{b} minus {a}, {found.attack}, {found.n:,} examples; below 0 the second errs less", ""]
+    lines = [f"{b} minus {a}, {found.attack}, {found.n:,} examples; below 0 the second errs less"]
+    lines += [
+        f"{name}: attacked with gradients in {precision_text(precision)}; the verdicts are float32's"
+        for name, precision in zip((a, b), found.precisions, strict=True)
+        if precision != "float32"
+    ]
+    lines.append("")
     rows = []
     for error, name in _NAMES.items():
         average, worst = found.average[error], found.worst[error]
@@ -170,9 +177,13 @@ def draw(found: Comparison, names: tuple[str, str], path: Path) -> None:
         size = (12, 2.0 + 0.42 * len(classes))
         figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
         places = range(len(classes))
+        marked = [
+            name if precision == "float32" else f"{name} {BF16}"
+            for name, precision in zip(names, found.precisions, strict=True)
+        ]
         for key, name, shift, colour, marker in (
-            ("a", names[0], -0.15, "#de8f05", "s"),
-            ("b", names[1], 0.15, "#0173b2", "o"),
+            ("a", marked[0], -0.15, "#de8f05", "s"),
+            ("b", marked[1], 0.15, "#0173b2", "o"),
         ):
             columns = robust[[key, f"{key}_low", f"{key}_high"]]
             _dots(left, [p + shift for p in places], columns, name=name, colour=colour, marker=marker)

@@ -41,6 +41,14 @@ def test_out_keeps_the_numbers_the_page_and_the_figure(cli: Cli, tmp_path: Any) 
     assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_a_model_attacked_in_bf16_is_marked(cli: Cli, tmp_path: Any) -> None:
+    outcomes = read_result(f"{A}.standard")
+    outcomes.manifest["precision"] = "bfloat16"
+    ran = cli("compare", outcomes.write(tmp_path / "coarse"), f"{B}.standard")
+    assert ran.out.splitlines()[1] == "coarse: attacked with gradients in bf16; the verdicts are float32's"
+    assert "bf16" not in cli("compare", f"{A}.standard", f"{B}.standard").out
+
+
 def test_a_name_is_no_mathematics_and_no_column(cli: Cli, tmp_path: Any) -> None:
     names = ("$\\frac$", "a|b")
     folders = [

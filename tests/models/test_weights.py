@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from email.message import Message
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +29,21 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "zoo"
 
 
-class Reply(io.BytesIO):
-    def info(self) -> Message:
-        return Message()
-
-
-def serve(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
+def serve(monkeypatch: pytest.MonkeyPatch, content: bytes | Exception) -> list[str]:
     """Let the address answer with ``content``; returns the addresses asked for."""
     asked: list[str] = []
 
-    def urlopen(request: Any) -> Reply:
-        asked.append(request.full_url)
-        return Reply(content)
+    class Reply(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if isinstance(content, Exception):
+                raise content
+            return super().read(size)
 
-    monkeypatch.setattr("torch.hub.urlopen", urlopen)
+    def urlopen(request: Any, timeout: float) -> io.BytesIO:
+        asked.append(request.full_url)
+        return Reply(b"" if isinstance(content, Exception) else content)
+
+    monkeypatch.setattr("fairbench.download.urlopen", urlopen)
     return asked
 
 
@@ -63,12 +64,24 @@ def test_weights_are_fetched_once(card: Any, cache: Path, monkeypatch: pytest.Mo
     assert asked == ["https://zoo.example/big.safetensors"]
 
 
-def test_another_file_at_the_address_is_refused_and_not_kept(
-    card: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"something else", r"its SHA-256 begins with \w{12}, not \w{12}"),
+        (CONTENT + bytes(100), "larger than 50 bytes"),
+        (TimeoutError("timed out"), "timed out"),
+        (IncompleteRead(b"wei", 4), "3 bytes read, 4 more expected"),
+        (ConnectionResetError(104, "reset by peer"), "ConnectionResetError: .* reset by peer"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_what_is_not_the_file_of_the_card_is_refused_and_not_kept(
+    card: Any, cache: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | Exception, said: str
 ) -> None:
-    serve(monkeypatch, b"something else")
+    serve(monkeypatch, content)
+    monkeypatch.setattr("fairbench.download.LARGEST", 50)
     with pytest.raises(
-        ModelError, match=r"could not be fetched .*put big\.safetensors .* in \$FAIRBENCH_ZOO"
+        ModelError, match=rf"could not be fetched .*{said}.*put big\.safetensors .* in \$FAIRBENCH_ZOO"
     ) as caught:
         weights_path(card)
     assert "\n" not in str(caught.value)
