@@ -31,10 +31,15 @@ class Registry:
         What an entry is, as errors name it ("architecture").
     error
         The :class:`FairbenchError` subclass an unknown name raises.
+    accepts_own_code
+        Whether ``package.module:attribute`` of the user's own may stand where a name does; see :func:`is_own_code`.
     """
 
-    def __init__(self, kind: str, error: type[FairbenchError], targets: dict[str, str]) -> None:
+    def __init__(
+        self, kind: str, error: type[FairbenchError], targets: dict[str, str], *, accepts_own_code: bool = False
+    ) -> None:
         self.kind = kind
+        self.accepts_own_code = accepts_own_code
         self._error = error
         self._targets: dict[str, str] = {}
         for name, target in targets.items():
@@ -48,8 +53,15 @@ class Registry:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._targets:
-            raise self._error(f"unknown {self.kind} '{name}'.{suggest(name, list(self._targets))}")
+            raise self._error(f"unknown {self.kind} '{name}'.{suggest(name, list(self._targets))}{self._hint(name)}")
         return import_attribute(self._targets[name])
+
+    def _hint(self, name: str) -> str:
+        """Say how one's own code is named to whom that may have been meant."""
+        home, dot, attribute = name.rpartition(".")
+        if not (self.accepts_own_code and dot and all(part.isidentifier() for part in (*home.split("."), attribute))):
+            return ""
+        return f" One's own is '{home}:{attribute}'."
 
     def __contains__(self, name: object) -> bool:
         return name in self._targets

@@ -173,7 +173,7 @@ def users_attribute(target: str, option: str) -> Callable[..., Any]:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(home)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that calls exit() when imported
         raise ModelError(f"{option} {target}: importing '{home}' raised {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):

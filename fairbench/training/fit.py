@@ -358,7 +358,7 @@ class _Fit:
             yield
         except FairbenchError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # no method ends the program
             raise RecipeError(f"method {self.recipe.method} failed {where}: {first_line(error)}") from error
 
     def _not_finite(self, what: str) -> RecipeError:

@@ -38,6 +38,7 @@ METHODS = Registry(
         "dafa": f"{_HOME}.dafa:DAFA",
         "wat": f"{_HOME}.wat:WAT",
     },
+    accepts_own_code=True,
 )
 """Method name to its :class:`Method` subclass; ``package.module:Class`` names one's own."""
 

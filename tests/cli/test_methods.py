@@ -118,6 +118,7 @@ def test_show_takes_a_method_that_says_nothing_of_itself(own: str, cli: Cli) -> 
         ("tradse", "unknown method 'tradse'. Did you mean 'trades'?"),
         ("{own}:NoMethod", "it is not a subclass of fairbench.training.Method"),
         ("{own}:Halve", "has no function or class 'Halve'"),
+        ("my_code.Half", "One's own is 'my_code:Half'."),
         ("no_such_module:Half", "importing 'no_such_module' raised ModuleNotFoundError"),
     ],
 )

@@ -562,6 +562,10 @@ OWN = textwrap.dedent("""
         def loss(self, model, x, y):
             raise KeyError("it broke\\nbadly")
 
+    class Exits(Base):
+        def loss(self, model, x, y):
+            raise SystemExit("enough")
+
     class Plain(Base):
         def loss(self, model, x, y):
             return F.cross_entropy(model(x), y)
@@ -663,6 +667,7 @@ def own(tmp_path, monkeypatch):
     [
         ({"method": "own_code:Vector"}, r"own_code:Vector failed at epoch 0, step 0 .*scalar tensor with a gradient"),
         ({"method": "own_code:Raises"}, r"own_code:Raises failed at epoch 0, step 0 .*KeyError: 'it broke"),
+        ({"method": "own_code:Exits"}, r"own_code:Exits failed at epoch 0, step 0 .*SystemExit: enough"),
         ({"method": "own_code:Nameless"}, "the class states no name"),
         ({"method": "own_code:Setup"}, "own_code:Setup failed in setup: ValueError: it broke"),
         ({"method": "own_code:TrainingSet"}, "failed in training_set: TypeError"),
