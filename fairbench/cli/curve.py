@@ -52,11 +52,13 @@ def curve(
     chosen = Protocol.named(protocol, **changes)
     if out is not None:
         make_folder(out)
-    found, means = {}, {}
+    found: dict[str, Any] = {}
+    means = {}
     for name in dict.fromkeys(model):
         loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
         loaded, data = load_both(name, dataset, data_dir, chosen, loading)
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
+        options.one_of_a_name(loaded.name, found)
         found[loaded.name] = success_curves(outcomes, _ATTACK, radii)
         means[loaded.name] = least_epsilons(outcomes, _ATTACK)
     options.same_classes(tuple(dict.fromkeys(of_model.classes["class"])) for of_model in found.values())

@@ -47,7 +47,7 @@ def eou(
         changes["epsilon"] = parse_fraction(epsilon, "--epsilon")
     if out is not None:
         make_folder(out)
-    found = {}
+    found: dict[str, Any] = {}
     for name in dict.fromkeys(model):
         chosen = Protocol.named(options.protocol(protocol, name, dataset), **changes)
         loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
@@ -55,8 +55,7 @@ def eou(
         check_attributes([attribute], data)
         source = None if transfer_from is None else load_source(transfer_from, data)
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, source=source)
-        if loaded.name in found:
-            raise ProtocolError(f"two models are called {loaded.name}; compare them one at a time.")
+        options.one_of_a_name(loaded.name, found)
         found[loaded.name] = measure(outcomes, attribute, attack)
     if as_json:
         print(json.dumps({name: one.to_dict() for name, one in found.items()}, indent=2, allow_nan=False))

@@ -78,11 +78,15 @@ def luf(
 def _folder(out: Path | None, recipe: "Recipe", training: "Dataset", leave_out: int) -> Path:
     """Return the run's folder: the one that was named, or one of the cache that is named after the run."""
     from fairbench.files import cache_folder, user_path
-    from fairbench.provenance import sha256_json
+    from fairbench.models import load_model
+    from fairbench.provenance import sha256_json, sha256_state
 
     if out is not None:
         return user_path(out)
     run = [recipe.model_dump(mode="json"), training.sha256, leave_out]
+    if recipe.start is not None:  # a model trained again under the same name is another start
+        start = load_model(recipe.start, num_classes=training.num_classes, shape=training.shape)
+        run.append(sha256_state(start.module.state_dict()))
     return cache_folder("luf") / f"{recipe.name}-{sha256_json(run)[:16]}"
 
 

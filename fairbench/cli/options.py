@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from fairbench.errors import DatasetError, ModelError, ProtocolError
@@ -109,6 +109,18 @@ def same_classes(classes: Iterable[tuple[str, ...]]) -> None:
     """
     if len(set(classes)) > 1:
         raise ProtocolError("the models were evaluated on other classes; give one --dataset for all.")
+
+
+def one_of_a_name(name: str, shown: Container[str]) -> None:
+    """Check that a model to show beside others has a name of its own: that of a file is the same in many folders.
+
+    Raises
+    ------
+    ProtocolError
+        One of that name is shown already.
+    """
+    if name in shown:
+        raise ProtocolError(f"two models are called {name}; rename a file, or show them one at a time.")
 
 
 def say_written(paths: Iterable[Path]) -> None:

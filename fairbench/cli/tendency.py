@@ -41,11 +41,13 @@ def tendency(
     chosen = Protocol.named(protocol, **changes)
     if out is not None:
         make_folder(out)
-    found, headlines = {}, {}
+    found: dict[str, Any] = {}
+    headlines = {}
     for name in dict.fromkeys(model):
         loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
         loaded, data = load_both(name, dataset, data_dir, chosen, loading)
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
+        options.one_of_a_name(loaded.name, found)
         found[loaded.name] = tendency(outcomes, *_ATTACKS)
         headlines[loaded.name] = headline(summarize(outcomes))
     options.same_classes(tuple(of_model.classes["class"]) for of_model in found.values())

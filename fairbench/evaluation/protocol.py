@@ -196,7 +196,8 @@ class Protocol:
                 steps = int(match[1])
                 built.append(PGDAttack(threat_model, self.pgd_step, steps, self.restarts, self.score, self.seed))
             elif name in _LEAST_EPSILON:
-                search = _LEAST_EPSILON[name]
+                # on features what breaks at one radius need not break at a larger one, as bisection takes for granted
+                search = "scan" if self.inputs == "features" else _LEAST_EPSILON[name]
                 found = LeastEpsilon(
                     largest, self.resolution, search=search, seed=self.seed, largest_step=largest_step, name=name
                 )

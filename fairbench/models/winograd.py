@@ -14,11 +14,11 @@ from torch.autograd.function import once_differentiable
 
 from fairbench.models.kernels import applies, use_fast_kernels
 
-_WIDE, _WIDE_BY_MANY = 64, 256
-"""Channels in and out from which the products saved outweigh the transforms, on one thread and on more: the transforms
-of narrow layers are too small to be shared."""
-_TILES = {64: 64, 256: 128}
-"""From so many channels: tiles of 4x4 outputs at a time. Few stay in the cache, many share a reading of the kernel."""
+_WIDE = 256
+"""Channels in and out from which the products saved outweigh the transforms. On one thread they do from 64 on, but the
+transforms of narrow layers are too small to be shared by several, and results must not depend on the number."""
+_TILES = 128
+"""Tiles of 4x4 outputs at a time: as many as share a reading of the kernel and stay in the cache."""
 _FEWEST = 16
 """With fewer tiles in a batch, reading four times the weights costs more than the products saved."""
 _AT_ONCE = 32
@@ -48,9 +48,9 @@ _INPUTS, _OUTPUTS = torch.kron(_INPUT, _INPUT).float(), torch.kron(_OUTPUT, _OUT
 def use_winograd(module: nn.Module) -> tuple[str, ...]:
     """Let every layer of a frozen copy that qualifies compute so; return their names.
 
-    It is used for float32 batches with channels last on a processor, sides a multiple of 4, and by several threads for
-    layers of 256 channels or more; elsewhere the layer computes as it did. Weights must not change any more. Gradients
-    go to the layer's input alone.
+    It is used for float32 batches with channels last on a processor, sides a multiple of 4, and layers of 256 channels
+    or more; elsewhere the layer computes as it did. Weights must not change any more. Gradients go to the layer's input
+    alone.
     """
     return use_fast_kernels(module, (WinogradConv2d,))
 
@@ -74,8 +74,6 @@ class WinogradConv2d(nn.Conv2d):
 
     def _serves(self, x: Tensor) -> bool:
         if x.ndim != 4 or not applies(x):
-            return False
-        if min(self.in_channels, self.out_channels) < (_WIDE if torch.get_num_threads() == 1 else _WIDE_BY_MANY):
             return False
         height, width = x.shape[2:]
         whole = height % 4 == 0 == width % 4 and len(x) * (height // 4) * (width // 4) >= _FEWEST
@@ -122,7 +120,7 @@ def convolve(x: Tensor, products: Tensor, bias: Tensor | None = None) -> Tensor:
     Parameters
     ----------
     x
-        float32; H and W are multiples of 4, C at least 64.
+        float32; H and W are multiples of 4.
     products
         (36, C, O), see :func:`transformed`.
     bias
@@ -130,8 +128,7 @@ def convolve(x: Tensor, products: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     (count, channels, height, width), out_channels = x.shape, products.shape[2]
     down, across = height // 4, width // 4
-    tiles = max(most for least, most in _TILES.items() if channels >= least)
-    chunk = min(max(tiles // (down * across), 1), count)
+    chunk = min(max(_TILES // (down * across), 1), count)
     out = torch.empty((count, out_channels, height, width), memory_format=torch.channels_last)
     rows, written = x.permute(0, 2, 3, 1), out.permute(0, 2, 3, 1)
     written = written.view(count, down, 4, across, 4, out_channels)

@@ -221,6 +221,7 @@ class _Trainer:
                 f"method {self.method.name} makes its examples for a trained model: name one with --from."
             )
         source = load_model(self.recipe.start, num_classes=training.num_classes, shape=training.shape).module
+        self.hashes["start_sha256"] = provenance.sha256_state(source.state_dict())
         self.method.setup(
             Context(
                 num_classes=training.num_classes,
