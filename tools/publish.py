@@ -7,6 +7,7 @@
     python tools/publish.py --results pgd_at_mlp_adult sooksatra2022 --transfer-from standard_mlp_adult
     python tools/publish.py --results NAME quick --attacks pgd20,autoattack
     python tools/publish.py --results NAME quick --attacks pgd10,least-steps,least-epsilon --max-epsilon 64/255
+    python tools/publish.py --results NAME sooksatra2022 --attacks least-epsilon --max-epsilon 20 --resolution 5
     python tools/publish.py --results model.pt standard --dataset fashion_mnist  # a checkpoint made by others
     python tools/publish.py --luf runs/luf_standard                          # a leave-one-out result
 
@@ -78,6 +79,7 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
         protocol,
         epsilon=radius(asked.epsilon, "--epsilon"),
         max_epsilon=radius(asked.max_epsilon, "--max-epsilon"),
+        resolution=radius(asked.resolution, "--resolution"),
         attacks=None if asked.attacks is None else tuple(asked.attacks.split(",")),
     )
     model = load_model(name)
@@ -108,6 +110,7 @@ if __name__ == "__main__":
     parser.add_argument("--fp16", action="store_true")
     parser.add_argument("--epsilon")
     parser.add_argument("--max-epsilon")
+    parser.add_argument("--resolution")
     parser.add_argument("--attacks")
     parser.add_argument("--dataset")
     parser.add_argument("--transfer-from")

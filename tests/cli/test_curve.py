@@ -27,6 +27,20 @@ def test_two_models_side_by_side(checkpoint: Path, other_checkpoint: Path, cli: 
         assert picture.width > picture.height > 500
 
 
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("curve", ["--epsilons", "0:0.1:0.1"]), ("tendency", ["--max-steps", "5"])],
+)
+def test_two_files_of_one_name_are_not_shown_as_one(
+    command: str, options: list[str], checkpoint: Path, cli: Cli, tmp_path: Path
+) -> None:
+    copied = tmp_path / checkpoint.name
+    copied.write_bytes(checkpoint.read_bytes())
+    ran = cli(command, "--model", checkpoint, "--model", copied, "--dataset", "digits", *options)
+    assert ran.code == 2
+    assert f"two models are called {checkpoint.stem}; rename a file" in ran.err
+
+
 def test_a_curve_starts_at_the_standard_error(checkpoint: Path, cli: Cli, tmp_path: Path) -> None:
     cli("curve", "--model", checkpoint, "--dataset", "digits", "--epsilons", "0,0.1", "--out", tmp_path / "c")
     ran = cli("evaluate", "--model", checkpoint, "--dataset", "digits", "--format", "csv", "--steps", "1")

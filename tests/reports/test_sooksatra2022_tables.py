@@ -7,9 +7,11 @@ import pytest
 
 from fairbench.leaderboard.results import published_folder, read_result
 from fairbench.metrics import summarize
+from fairbench.metrics.curves import success_curves
 from fairbench.metrics.eou import eou
 from fairbench.reports.sooksatra2022_tables import TABLE_1, TABLE_2, TABLE_4, TABLE_5, TRANSFER, WHITE_BOX
 from fairbench.reports.table_formats import render, value_text
+from fairbench.reports.tables import rate
 
 TABLES = [TABLE_1, TABLE_2, TABLE_4, TABLE_5]
 
@@ -94,3 +96,12 @@ def test_the_docs_page_quotes_what_is_kept():
         found = summarize(read_result(name)).attacks["pgd20"]
         assert (f"{100 - found.avg_std:.2f}", f"{100 - found.avg_rob:.2f}") == quoted
         assert all(number in page for number in quoted)
+    for name, label in (("standard", "standard"), ("static_augmentation",) * 2, ("pgd_at", "PGD-AT")):
+        last = summarize(read_result(f"{name}_mlp_adult.sooksatra2022")).attacks["pgd20"]
+        kept = read_result(f"{name}_mlp_adult.sooksatra2022.attacks-least-epsilon.max_epsilon-20.resolution-5")
+        (broken,) = success_curves(kept, "least-epsilon", [10.0]).overall.to_dict("records")
+        cells = (
+            rate(last.avg_rob, last.intervals["avg_rob"]),
+            rate(broken["average"], (broken["average_low"], broken["average_high"])),
+        )
+        assert f"| {label} | {' | '.join(cells)} |" in page

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,17 @@ def test_another_runs_folder_is_refused_and_says_where_it_differs(training, test
     with pytest.raises(RecipeError, match="holds no run"):
         train(recipe(), tmp_path / "run", dataset=training)
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir() if p.is_file()} == before
+
+
+def test_a_start_that_was_trained_again_is_another_start(training, test, tmp_path):
+    source = tmp_path / "source"
+    chosen = recipe("static_augmentation", start=str(source), options={"steps": 2})
+    train(recipe(architecture="small_cnn"), source, dataset=training)
+    leave_one_out(chosen, training, test, np.array([5]), tmp_path / "run")
+    shutil.rmtree(source)
+    train(recipe(architecture="small_cnn", seed=3), source, dataset=training)
+    with pytest.raises(RecipeError, match=r"holds another run \(it differs in start_sha256\)"):
+        leave_one_out(chosen, training, test, np.array([5]), tmp_path / "run")
 
 
 @pytest.mark.parametrize("damage", [b"", b"not weights"])
