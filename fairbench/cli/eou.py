@@ -34,8 +34,9 @@ def eou(
     """Show mean confidences by true label and group, and equalized-odds unfairness (EOU)."""
     from fairbench.evaluation.protocol import Protocol, parse_fraction
     from fairbench.files import make_folder
-    from fairbench.metrics.eou import CLEAN
+    from fairbench.metrics.eou import CLEAN, eou_difference, of_same_examples
     from fairbench.metrics.eou import eou as measure
+    from fairbench.outcomes import Outcomes
     from fairbench.reports import eou as report
 
     if attack == CLEAN and (epsilon is not None or transfer_from is not None):
@@ -48,6 +49,7 @@ def eou(
     if out is not None:
         make_folder(out)
     found: dict[str, Any] = {}
+    tables: dict[str, Outcomes] = {}
     for name in dict.fromkeys(model):
         chosen = Protocol.named(options.protocol(protocol, name, dataset), **changes)
         loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
@@ -56,15 +58,26 @@ def eou(
         source = None if transfer_from is None else load_source(transfer_from, data)
         outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, source=source)
         options.one_of_a_name(loaded.name, found)
-        found[loaded.name] = measure(outcomes, attribute, attack)
+        found[loaded.name], tables[loaded.name] = measure(outcomes, attribute, attack), outcomes
+    first, *others = tables
+    minus_first = {
+        name: eou_difference(tables[first], tables[name], attribute, attack)
+        for name in others
+        if of_same_examples(tables[first], tables[name])
+    }
     if as_json:
-        print(json.dumps({name: one.to_dict() for name, one in found.items()}, indent=2, allow_nan=False))
+        document = {name: one.to_dict() for name, one in found.items()}
+        for name, rows in minus_first.items():
+            document[name]["minus_first"] = {"first": first, "labels": rows.to_dict("records")}
+        print(json.dumps(document, indent=2, allow_nan=False))
     else:
         print(report.as_table(found, "github" if markdown else "simple"))
+        if minus_first:
+            print(f"\n{report.differences(minus_first, first, 'github' if markdown else 'simple')}")
     for name, one in found.items():
         if line := report.left_out_line(one):
             print(f"note: {name}: {line}", file=sys.stderr)
     if out is not None:
-        report.write_csv(found, out / "eou.csv")
+        report.write_csv(found, minus_first, out / "eou.csv")
         report.draw(found, out / "eou.png")
         options.say_written([out / "eou.csv", out / "eou.png"])

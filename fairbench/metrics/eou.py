@@ -107,6 +107,49 @@ def eou(outcomes: Outcomes, attribute: str, attack: str = CLEAN) -> EOU:
     return EOU(attribute, attack, pd.DataFrame(groups), pd.DataFrame(labels), left_out)
 
 
+def eou_difference(a: Outcomes, b: Outcomes, attribute: str, attack: str = CLEAN) -> pd.DataFrame:
+    """Return by how much the EOU of ``b`` is above that of ``a``: a row per true label with two groups at least.
+
+    Columns ``label``, ``difference``, ``low`` and ``high``: a bootstrap that draws the same examples for both models,
+    within labels and groups (1,000 draws). An interval without 0 tells them apart, which two overlapping intervals of
+    the models do not rule out.
+
+    Raises
+    ------
+    OutcomesError
+        The tables are not of the same examples, or lack the attribute or the confidences.
+    """
+    if not of_same_examples(a, b):
+        raise OutcomesError("the models were not evaluated on the same examples; there is no difference to test.")
+    names, codes = groups_of(a, attribute)
+    values = np.stack([_confidences(a, attack), _confidences(b, attack)], axis=1)
+    label = a.frame["label"].to_numpy()
+    known = (codes >= 0) & np.isfinite(values).all(axis=1)
+    rows = []
+    for y, of_label in enumerate(a.classes):
+        members = {g: values[known & (label == y) & (codes == g)] for g in range(len(names))}
+        kept = {g: found for g, found in members.items() if len(found) >= SMALLEST}
+        if len(kept) < 2:
+            continue
+        means = np.stack([found.mean(axis=0) for found in kept.values()], axis=-1)
+        drawn = np.stack([resampled_means(found, y * len(names) + g) for g, found in kept.items()], axis=-1)
+        difference = float(_second_minus_first(means))
+        low, high = percentile_interval(_second_minus_first, drawn, difference)
+        rows.append({"label": of_label, "difference": difference, "low": low, "high": high})
+    return pd.DataFrame(rows, columns=["label", "difference", "low", "high"])
+
+
+def of_same_examples(a: Outcomes, b: Outcomes) -> bool:
+    """Whether two tables have the same examples, so that their EOU can be subtracted."""
+    return a.classes == b.classes and all(a.frame[c].equals(b.frame[c]) for c in ("index", "label"))
+
+
+def _second_minus_first(means: np.ndarray) -> np.ndarray:
+    """Return the difference of the spreads of (..., 2, groups)."""
+    gaps = spread(means)
+    return np.asarray(gaps[..., 1] - gaps[..., 0])
+
+
 def _gap_interval(drawn: np.ndarray, gap: float) -> Interval:
     return percentile_interval(spread, drawn, gap)
 

@@ -38,6 +38,19 @@ def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:
     return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", "left", "left", *["right"] * 3))
 
 
+def differences(minus_first: Mapping[str, pd.DataFrame], first: str, tablefmt: str = "simple") -> str:
+    """Return a row per further model and true label: by how much its EOU is above the first one's."""
+    from tabulate import tabulate
+
+    rows = [
+        [model, row["label"], f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"]
+        for model, of_model in minus_first.items()
+        for row in of_model.to_dict("records")
+    ]
+    headers = ["model", "true label", f"EOU minus that of {first}, on the same examples"]
+    return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", "left", "right"))
+
+
 def left_out_line(found: EOU) -> str | None:
     """Say which groups are too small; None where none is."""
     if not found.left_out:
@@ -46,8 +59,9 @@ def left_out_line(found: EOU) -> str | None:
     return f"left out, fewer than {SMALLEST} examples: {names}"
 
 
-def write_csv(found: Mapping[str, EOU], path: Path) -> None:
-    """Write every mean and every EOU: model, attack, attribute, label, group ("" for EOU), n, value, low, high.
+def write_csv(found: Mapping[str, EOU], minus_first: Mapping[str, pd.DataFrame], path: Path) -> None:
+    """Write every mean, every EOU and every difference to the first model's: model, attack, attribute, measure
+    ("mean_confidence", "eou", "eou_minus_first"), label, group ("" for EOU), n, value, low, high.
 
     Raises
     ------
@@ -61,6 +75,10 @@ def write_csv(found: Mapping[str, EOU], path: Path) -> None:
         both = pd.concat([means.astype({"n": object}), gaps]).assign(
             model=model, attack=one.attack, attribute=one.attribute
         )
+        if model in minus_first:
+            gap = minus_first[model].rename(columns={"difference": "value"})
+            named = {"measure": "eou_minus_first", "group": "", "n": "", "model": model}
+            both = pd.concat([both, gap.assign(attack=one.attack, attribute=one.attribute, **named)])
         parts.append(both)
     columns = ["model", "attack", "attribute", "measure", "label", "group", "n", "value", "low", "high"]
     with replacing(path) as temporary:

@@ -39,6 +39,21 @@ def test_the_table_and_the_files(cli, model, small_adult, tmp_path):
     assert len(rows) == 2 * 2 + 2
 
 
+def test_two_models_are_told_apart_on_the_same_rows(cli, model, small_adult, tmp_path):
+    train(parse_recipe(RECIPE | {"name": "other", "seed": 1}, "test"), tmp_path / "b", data_dir=small_adult)
+    arguments = ("eou", "--model", model, "--model", tmp_path / "b", "--attribute", "sex", "--data-dir", small_adult)
+    ran = cli(*arguments, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "EOU minus that of small, on the same examples" in ran.out
+    differences = json.loads(cli(*arguments, "--json").out)["other"]["minus_first"]
+    assert differences["first"] == "small"
+    lines = [row for row in (tmp_path / "out" / "eou.csv").read_text().splitlines() if "eou_minus_first" in row]
+    for line, row in zip(lines, differences["labels"], strict=True):
+        assert line == f"other,clean,sex,eou_minus_first,{row['label']},,," + ",".join(
+            f"{row[key]:.6g}" for key in ("difference", "low", "high")
+        )
+
+
 def test_under_attack_and_as_json(cli, model, small_adult):
     arguments = ("eou", "--model", model, "--attribute", "sex", "--data-dir", small_adult, "--json")
     clean, attacked = (json.loads(cli(*arguments, *more).out)["small"] for more in ((), ("--attack", "pgd20")))

@@ -6,7 +6,7 @@ import pytest
 
 from fairbench.errors import OutcomesError
 from fairbench.metrics.classwise import class_errors
-from fairbench.metrics.eou import eou
+from fairbench.metrics.eou import eou, eou_difference
 from fairbench.metrics.groups import group_errors
 from fairbench.outcomes import Outcomes
 
@@ -37,6 +37,24 @@ def test_eou_is_the_largest_gap_of_mean_confidence_of_each_label(table):
     assert set(found.groups["class"]) == {"yes"}
     assert found.labels["eou"].tolist() == pytest.approx([0.2, 0.3])
     assert found.labels[["low", "high"]].to_numpy().ravel() == pytest.approx([0.2, 0.2, 0.3, 0.3])  # all alike
+
+
+def test_the_difference_of_two_models_is_of_the_same_examples(table):
+    other = table.copy()
+    women = (table["sex"] == "f") & (table["label"] == 1)  # 0.6 becomes 0.5 to 0.7, 0.62 in the mean
+    other.loc[women, "clean_label_confidence"] = [0.5] * 8 + [0.7] * 12
+    found = eou_difference(outcomes(table), outcomes(other), "sex")
+    assert found["label"].tolist() == ["no", "yes"]
+    assert found["difference"].tolist() == pytest.approx([0.0, -0.02], abs=1e-6)
+    assert found.loc[0, ["low", "high"]].tolist() == [0, 0]
+    assert -0.08 < found.loc[1, "low"] < -0.03 < 0.01 < found.loc[1, "high"] < 0.04
+    back = eou_difference(outcomes(other), outcomes(table), "sex")
+    assert back["difference"].tolist() == pytest.approx([0.0, 0.02], abs=1e-6)
+
+
+def test_models_on_other_examples_have_no_difference(table):
+    with pytest.raises(OutcomesError, match="not evaluated on the same examples"):
+        eou_difference(outcomes(table), outcomes(table.iloc[1:]), "sex")
 
 
 def test_under_attack_it_reads_the_confidences_under_attack(table):

@@ -8,7 +8,7 @@ import pytest
 from fairbench.leaderboard.results import published_folder, read_result
 from fairbench.metrics import summarize
 from fairbench.metrics.curves import success_curves
-from fairbench.metrics.eou import eou
+from fairbench.metrics.eou import eou, eou_difference
 from fairbench.reports.sooksatra2022_tables import TABLE_1, TABLE_2, TABLE_4, TABLE_5, TRANSFER, WHITE_BOX
 from fairbench.reports.table_formats import render, value_text
 from fairbench.reports.tables import rate
@@ -96,6 +96,12 @@ def test_the_docs_page_quotes_what_is_kept():
         found = summarize(read_result(name)).attacks["pgd20"]
         assert (f"{100 - found.avg_std:.2f}", f"{100 - found.avg_rob:.2f}") == quoted
         assert all(number in page for number in quoted)
+    tables = [read_result(f"{name}_mlp_adult.sooksatra2022") for name in ("standard", "static_augmentation", "pgd_at")]
+    for attribute in ("sex", "race"):
+        found = [eou_difference(tables[0], other, attribute).set_index("label") for other in tables[1:]]
+        for label in ("<=50K", ">50K"):
+            cells = ["{difference:+.3f} [{low:+.3f}, {high:+.3f}]".format(**rows.loc[label]) for rows in found]
+            assert f"| {attribute}, {label} | {' | '.join(cells)} |" in page
     for name, label in (("standard", "standard"), ("static_augmentation",) * 2, ("pgd_at", "PGD-AT")):
         last = summarize(read_result(f"{name}_mlp_adult.sooksatra2022")).attacks["pgd20"]
         kept = read_result(f"{name}_mlp_adult.sooksatra2022.attacks-least-epsilon.max_epsilon-20.resolution-5")
