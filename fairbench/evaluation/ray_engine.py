@@ -8,6 +8,7 @@ they come, so a driver that is killed goes on where it stopped.
 
 import logging
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ _TRIES_AGAIN = 5
 
 _AHEAD = 2
 """Tasks that are handed out for each one that can run: enough that no worker waits."""
+
+_LOOK, _GRACE = 5.0, 60.0
+"""Seconds after which the machines are looked at while nothing comes, and that one may take to come back."""
 
 Compute = Callable[[int], Shard]
 
@@ -99,7 +103,7 @@ class RayEngine:
                         running[task.remote(shared, number, self.cpus)] = place, number
                 if not running:
                     continue
-                for reference in ray.wait(list(running), num_returns=1)[0]:
+                for reference in self._first_done(ray, list(running)):
                     place, number = running.pop(reference)
                     if place in failed:
                         continue
@@ -114,6 +118,18 @@ class RayEngine:
             for reference in running:
                 ray.cancel(reference, force=True)
 
+    def _first_done(self, ray: Any, running: list[Any]) -> list[Any]:
+        """Wait for a task to end; when the last machine that can hold one has left, Ray would wait without end."""
+        fitted_at = time.monotonic()
+        while True:
+            done: list[Any] = ray.wait(running, num_returns=1, timeout=_LOOK)[0]
+            if done:
+                return done
+            if self._fits(ray):
+                fitted_at = time.monotonic()
+            elif time.monotonic() - fitted_at > _GRACE:
+                self._check_resources(ray)
+
     def _slots(self, ray: Any) -> int:
         """Return how many tasks fit on the cluster as it is now."""
         has = ray.cluster_resources()
@@ -122,16 +138,18 @@ class RayEngine:
             fits.append(has.get("GPU", 0) // self.gpus)
         return max(int(min(fits)), 1)
 
+    def _fits(self, ray: Any) -> bool:
+        """Return whether a machine can hold a task."""
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return any(has.get("CPU", 0) >= self.cpus and has.get("GPU", 0) >= self.gpus for has in alive)
+
     def _check_resources(self, ray: Any) -> None:
         """Refuse a task that no machine can hold: Ray would wait for one without end."""
-        for node in ray.nodes():
-            has = node["Resources"]
-            if node["Alive"] and has.get("CPU", 0) >= self.cpus and has.get("GPU", 0) >= self.gpus:
-                return
-        raise ProtocolError(
-            f"no machine of the Ray cluster has {self.cpus} cores and {self.gpus:g} GPUs, as a task wants; "
-            "ask for less, or add a machine."
-        )
+        if not self._fits(ray):
+            raise ProtocolError(
+                f"no machine of the Ray cluster has {self.cpus} cores and {self.gpus:g} GPUs, as a task wants; "
+                "ask for less, or add a machine. What is done is kept."
+            )
 
 
 def _in_turn(ray: Any, jobs: Sequence[Job], failed: set[int]) -> Iterator[tuple[int, int, Any]]:
@@ -165,12 +183,22 @@ def _result(ray: Any, reference: Any) -> Shard:
         shard: Shard = ray.get(reference)
         return shard
     except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ray.exceptions.RayError):  # before the shard began: the task could not be read
+            raise ProtocolError(
+                f"a worker of the Ray cluster cannot read the task: {_reason(error.cause)} Every machine needs the "
+                "same packages, and your own code where Python finds it."
+            ) from error
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise ProtocolError(
             f"the Ray cluster lost a shard {_TRIES_AGAIN + 1} times: {first_line(error)} What is done is kept; run it "
             "again to go on."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what kept a worker from reading a task: the last line of the traceback that Ray sends as text."""
+    return f"{str(error).strip().splitlines()[-1].strip().rstrip('.')}."
 
 
 @contextmanager

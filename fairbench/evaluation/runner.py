@@ -87,8 +87,12 @@ def evaluate(
     if isinstance(execution, Outcomes):
         return execution
     chosen = ENGINES[engine] if isinstance(engine, str) else engine
-    for number, shard in chosen(execution.compute, execution.missing):
-        execution.add(number, shard)
+    found = chosen(execution.compute, execution.missing)
+    try:
+        for number, shard in found:
+            execution.add(number, shard)
+    finally:  # a disk that is full must not leave tasks running
+        getattr(found, "close", lambda: None)()
     return execution.finish()
 
 

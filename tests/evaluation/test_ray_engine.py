@@ -191,6 +191,38 @@ def test_a_task_that_no_machine_can_hold_is_refused(cluster, digits, tmp_path):
         run(Linear(tmp_path), digits, tmp_path / "ray", RayEngine(cpus=64))
 
 
+def test_when_the_last_machine_for_a_task_leaves_it_says_so(cluster, digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairbench.evaluation.ray_engine._LOOK", 0.2)
+    monkeypatch.setattr("fairbench.evaluation.ray_engine._GRACE", 0.5)
+    leaving = cluster.add_node(num_cpus=2)
+    cluster.wait_for_nodes()
+
+    def engine(compute, shards):
+        for place, found in enumerate(RayEngine(cpus=2)(compute, shards)):
+            if place == 0:
+                cluster.remove_node(leaving, allow_graceful=False)
+            yield found
+
+    with pytest.raises(ProtocolError, match=r"no machine of the Ray cluster has 2 cores .* What is done is kept"):
+        run(Slow(tmp_path), digits, tmp_path / "ray", engine)
+
+
+class Unreadable(Linear):
+    def __reduce__(self):
+        return (_only_here, (os.getpid(), self.folder))
+
+
+def _only_here(pid, folder):
+    if os.getpid() != pid:
+        raise ModuleNotFoundError("No module named 'my_code'")
+    return Linear(folder)
+
+
+def test_what_a_worker_cannot_read_is_one_line(cluster, digits, tmp_path):
+    with pytest.raises(ProtocolError, match=r"cannot read the task: .*No module named 'my_code'\. Every machine needs"):
+        run(Unreadable(tmp_path), digits, tmp_path / "ray", "ray")
+
+
 def test_many_models_share_a_queue_and_one_that_fails_costs_no_other(cluster, digits, tmp_path):
     """The bytes are those of each model alone."""
     bad = NotFinite(tmp_path)
