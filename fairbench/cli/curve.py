@@ -1,6 +1,7 @@
 """``fairbench curve``: how much of each class is broken at every epsilon, models side by side."""
 
-import itertools
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from fairbench.cli.evaluate import load_both, run_shown
 from fairbench.errors import ProtocolError
 
 _ATTACK = "least-epsilon"
+_FINEST, _MOST_LEVELS = 10**6, 1000
 
 
 def curve(
@@ -32,7 +34,7 @@ def curve(
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for curves.csv and curves.png.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for curves.png and its numbers, three .csv files.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
 ) -> None:
     """Show the share of each class that is broken over epsilon, with CRU_s at each."""
@@ -47,7 +49,7 @@ def curve(
     if epsilons is None:
         epsilons = "0:32/255:2/255" if pixels else "0:20:2"
     radii = options.epsilons(epsilons)
-    largest, resolution = radii[-1], _resolution(radii, epsilons)
+    largest, resolution = radii[-1], grid_step(radii, epsilons)
     changes: dict[str, Any] = {"attacks": (_ATTACK,), "max_epsilon": largest, "resolution": resolution, "seed": seed}
     chosen = Protocol.named(protocol, **changes)
     if out is not None:
@@ -64,20 +66,21 @@ def curve(
     options.same_classes(tuple(dict.fromkeys(of_model.classes["class"])) for of_model in found.values())
     print(curves.as_table(found, "github" if markdown else "simple"))
     if out is not None:
-        curves.write_csv(found, out / "curves.csv")
+        written = curves.write_csv(found, means, out)
         curves.draw(found, means, out / "curves.png", pixels=pixels)
-        options.say_written([out / "curves.csv", out / "curves.png"])
+        options.say_written([*written, out / "curves.png"])
 
 
-def _resolution(radii: tuple[float, ...], text: str) -> float:
-    """Return the step of which all radii are multiples: their smallest distance, 0 included."""
+def grid_step(radii: tuple[float, ...], text: str) -> float:
+    """Return the largest step of which all radii are multiples."""
     if radii[-1] <= 0:
         raise ProtocolError(f"--epsilons {text}: give one radius above 0 at least.")
-    from_zero = sorted({0.0, *radii})
-    step = min(b - a for a, b in itertools.pairwise(from_zero))
-    for radius in radii:
-        if abs(radius / step - round(radius / step)) > 1e-4:
-            raise ProtocolError(
-                f"--epsilons {text}: {radius:g} is no multiple of {step:g}; give radii on one even grid from 0."
-            )
-    return step
+    exact = [Fraction(radius).limit_denominator(_FINEST) for radius in radii]
+    below = math.lcm(*(radius.denominator for radius in exact))
+    step = Fraction(math.gcd(*(int(radius * below) for radius in exact)), below)
+    if exact[-1] / step > _MOST_LEVELS:
+        raise ProtocolError(
+            f"--epsilons {text}: the search takes radii on one even grid from 0, and that of these has more than "
+            f"{_MOST_LEVELS:,} steps; give rounder ones."
+        )
+    return float(step)

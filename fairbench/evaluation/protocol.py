@@ -15,6 +15,12 @@ _PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
 _LEAST_EPSILON = {"least-epsilon": "bisect", "least-epsilon-scan": "scan"}
 _LEAST_STEPS = "least-steps"
 _ATTACKS = ("pgd20", "autoattack", *_LEAST_EPSILON, _LEAST_STEPS)
+_READERS = {  # what of the protocol each kind of attack reads
+    "pgd": ("epsilon", "step", "steps", "restarts", "score"),
+    "autoattack": ("epsilon",),
+    "least-epsilon": ("max_epsilon", "resolution"),
+    "least-steps": ("epsilon", "step", "max_steps"),
+}
 _MAX_STEPS = 10_000
 _MAX_LEVELS = 10_000
 _MAX_SEED = 2**63
@@ -114,7 +120,7 @@ class Protocol:
         Raises
         ------
         ProtocolError
-            Unknown name or field, or a value out of range.
+            Unknown name or field, a value out of range, or one that none of the attacks reads.
 
         Examples
         --------
@@ -127,7 +133,9 @@ class Protocol:
         for field in changes:
             if field not in known:
                 raise ProtocolError(f"unknown protocol option '{field}'.{suggest(field, sorted(known))}")
-        changed = replace(NAMED[name], **{field: value for field, value in changes.items() if value is not None})
+        given = {field: value for field, value in changes.items() if value is not None}
+        changed = replace(NAMED[name], **given)
+        _check_read({**given, "steps": steps}, changed.attacks)
         if steps is None:
             return changed
         return replace(changed, attacks=tuple(f"pgd{steps}" if _PGD.match(a) else a for a in changed.attacks))
@@ -249,6 +257,18 @@ def _check_attack(name: str) -> None:
         raise ProtocolError(f"attack '{name}': PGD takes 1 to {_MAX_STEPS:,} steps.")
     if not match and name not in _ATTACKS:
         raise ProtocolError(f"unknown attack '{name}'.{suggest(name, list(_ATTACKS))} pgdN is PGD with N steps.")
+
+
+def _check_read(given: dict[str, Any], attacks: tuple[str, ...]) -> None:
+    """Raise where an option is given that none of the attacks reads: a report would name it as if it had counted."""
+    kinds = {"pgd" if _PGD.match(a) else "least-epsilon" if a in _LEAST_EPSILON else a for a in attacks}
+    read = {option for kind in kinds for option in _READERS[kind]}
+    for option in dict.fromkeys(o for options in _READERS.values() for o in options):
+        if given.get(option) is not None and option not in read:
+            wanted = " or ".join("pgdN" if kind == "pgd" else kind for kind, own in _READERS.items() if option in own)
+            raise ProtocolError(
+                f"--{option.replace('_', '-')} is for {wanted}, and the attacks are {','.join(attacks)}; leave it out."
+            )
 
 
 QUICK = Protocol()

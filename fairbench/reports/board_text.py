@@ -1,9 +1,7 @@
 """Names and texts that the board's tables and its pages have in common."""
 
-import math
-
 from fairbench.leaderboard.ranking import Board, Entry, Row
-from fairbench.reports.tables import epsilon_text, rate
+from fairbench.reports.tables import epsilon_text, fraction, rate
 
 NAMES = {
     "avg_std": "avg std",
@@ -53,9 +51,7 @@ def extra_data_text(entry: Entry) -> str:
 def figure_text(row: Row, column: str) -> str:
     """Return a figure with its interval: "12.34 [11.8, 13.0]", or "n/a"."""
     value, interval = row.value(column), row.interval(column)
-    if column != "cau" or not all(map(math.isfinite, (value, *interval))):
-        return rate(value, interval)
-    return f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+    return fraction(value, *interval) if column == "cau" else rate(value, interval)
 
 
 def worst_class(row: Row, column: str) -> str | None:

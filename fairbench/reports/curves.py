@@ -38,18 +38,30 @@ def as_table(curves: Mapping[str, Curves], tablefmt: str = "simple") -> str:
     return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
 
 
-def write_csv(curves: Mapping[str, Curves], path: Path) -> None:
-    """Write every class's success rate: model, epsilon, class, n, broken, low, high.
+def write_csv(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None], folder: Path) -> list[Path]:
+    """Write what the figure shows and return the files, each with the model in its first column.
+
+    ``curves.csv`` has every class's success rate (epsilon, class, n, broken, low, high), ``overall.csv`` average, worst
+    class and CRU_s of every epsilon, and ``least_epsilon.csv`` the class means (class, n, mean, low, high, censored).
 
     Raises
     ------
     OutcomesError
-        The file cannot be written.
+        A file cannot be written.
     """
-    frame = pd.concat([found.classes.assign(model=model) for model, found in curves.items()])
-    columns = ["model", *(c for c in frame.columns if c != "model")]
-    with replacing(path) as temporary:
-        frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    tables = {
+        "curves.csv": {model: found.classes for model, found in curves.items()},
+        "overall.csv": {model: found.overall for model, found in curves.items()},
+        "least_epsilon.csv": {model: found.classes for model, found in means.items() if found is not None},
+    }
+    written = []
+    for name, of_models in tables.items():
+        frame = pd.concat([table.assign(model=model) for model, table in of_models.items()])
+        columns = ["model", *(c for c in frame.columns if c != "model")]
+        with replacing(folder / name) as temporary:
+            frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+        written.append(folder / name)
+    return written
 
 
 def draw(

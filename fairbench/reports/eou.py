@@ -9,11 +9,7 @@ from fairbench.files import replacing
 from fairbench.metrics.eou import EOU
 from fairbench.metrics.groups import SMALLEST
 from fairbench.reports.drawing import PLAIN
-
-
-def fraction(value: float, low: float, high: float) -> str:
-    """Return "0.074 [0.063, 0.086]"."""
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+from fairbench.reports.tables import fraction
 
 
 def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:

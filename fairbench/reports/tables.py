@@ -38,6 +38,13 @@ def rate(value: float, interval: Interval | None = None) -> str:
     return f"{value:.2f} [{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
+def fraction(value: float, low: float, high: float) -> str:
+    """Return "0.074 [0.063, 0.086]"; a value that was not measured is "n/a"."""
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]" if math.isfinite(low) and math.isfinite(high) else f"{value:.3f}"
+
+
 def class_rows(attack: AttackSummary) -> list[list[str]]:
     """Return one row per class: name, n, and each error with its interval."""
     rows = []
@@ -81,8 +88,13 @@ def least_epsilon_lines(found: LeastEpsilons) -> str:
         value = _radius(row["mean"], (row["low"], row["high"]))
         lines.append(f"  {row['class']:<{width}}  {value}   {row['censored']} of {row['n']} withstand")
     lines.append(f"  {'average':<{width}}  {_radius(found.average, found.average_interval)}")
-    lines.append(f"CRU_eps {_radius(found.cru_eps, found.cru_eps_interval)}")
+    lines.append(f"CRU_eps {_radius(found.cru_eps, found.cru_eps_interval)}{_limited(found)}")
     return "\n".join(lines)
+
+
+def _limited(found: LeastEpsilons) -> str:
+    """Say it where CRU_eps is that of means which withstanding examples hold down: a larger limit may change it."""
+    return f" up to {epsilon_text(found.largest)}" if found.censored else ""
 
 
 def least_steps_lines(found: LeastSteps) -> str:
@@ -191,7 +203,7 @@ def _least_epsilon_table(found: LeastEpsilons, tablefmt: str) -> str:
         for row in found.classes.to_dict("records")
     ]
     rows.append(["average", "", _radius(found.average, found.average_interval), str(found.censored)])
-    rows.append(["CRU_eps", "", _radius(found.cru_eps, found.cru_eps_interval), ""])
+    rows.append([f"CRU_eps{_limited(found)}", "", _radius(found.cru_eps, found.cru_eps_interval), ""])
     headers = ["class", "n", "mean least epsilon", f"withstand {epsilon_text(found.largest)}"]
     return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 3))
 

@@ -11,6 +11,7 @@ from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics import AttackSummary, summarize
 from fairbench.reports.figures import class_panels
 from fairbench.reports.models import average_cell, worst_cell
+from fairbench.reports.tables import fraction
 
 _PGD = ("standard", "sooksatra2022", "quick")
 """Protocols with PGD-20: on the whole test split of images, and of features, and on a sample; the first is shown."""
@@ -78,7 +79,8 @@ def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -
 
 def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list[str]:
     cells = [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
-    cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob"), f"{found.cau:.2f}"]
+    cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob")]
+    cells.append(fraction(found.cau, *found.intervals["cau"]))
     first = [f"`{model}`", f"{found.n:,}"]
     if strong is None:
         return [*first, *cells, "not measured", "not measured", ""]

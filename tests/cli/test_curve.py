@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from fairbench.cli.curve import grid_step
 from fairbench.cli.options import epsilons
 
 Cli = Callable[..., Any]
@@ -23,6 +24,15 @@ def test_two_models_side_by_side(checkpoint: Path, other_checkpoint: Path, cli: 
     assert len(frame) == 2 * 5 * 10
     rising = frame.sort_values("epsilon").groupby(["model", "class"])["broken"]
     assert (rising.diff().dropna() >= 0).all()
+    overall = pd.read_csv(tmp_path / "out" / "overall.csv").set_index(["model", "epsilon"])
+    spread = frame.groupby(["model", "epsilon"])["broken"].agg(lambda rates: rates.max() - rates.min())
+    assert overall["cru_s"].to_dict() == pytest.approx(spread.to_dict(), abs=1e-3)
+    means = pd.read_csv(tmp_path / "out" / "least_epsilon.csv")
+    assert means.groupby("model").size().to_dict() == {"one": 10, "two": 10}
+    assert means["mean"].between(0, 0.2).all()
+    assert {line.rpartition("/")[2] for line in ran.err.splitlines() if line.startswith("written")} == {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
     with Image.open(tmp_path / "out" / "curves.png") as picture:
         assert picture.width > picture.height > 500
 
@@ -60,6 +70,20 @@ def test_radii_as_people_type_them(text: str, radii: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("8/255,12/255,18/255", 2 / 255),
+        ("0,0.1,0.25", 0.05),
+        ("0:20:5", 5),
+        ("0,0.031", 0.031),
+        ("1/255:8/255:1/255", 1 / 255),
+    ],
+)
+def test_the_search_takes_the_largest_step_that_meets_all_radii(text: str, step: float) -> None:
+    assert grid_step(epsilons(text), text) == pytest.approx(step, rel=1e-12)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "--epsilons '': give a number"),
@@ -69,7 +93,7 @@ def test_radii_as_people_type_them(text: str, radii: tuple[float, ...]) -> None:
         ("0:1:0", "give FIRST:LAST:STEP"),
         ("0:1:1e-9", "give 1,000 at most"),
         ("0", "give one radius above 0 at least"),
-        ("0,0.1,0.25", "0.25 is no multiple of 0.1"),
+        ("0,0.1,0.10001", "that of these has more than 1,000 steps; give rounder ones"),
         ("0:8:1", "max_epsilon 8: pixels are in [0, 1] here"),
         ("0,x", "--epsilons 'x': give a number"),
     ],

@@ -29,7 +29,7 @@ def test_the_named_protocols_are_those_of_the_agreement():
         ({"steps": 50}, {"attacks": ["pgd50"]}),
         ({"attacks": ("least-steps",), "step": 0.4 / 255}, {"attacks": ["least-steps"]}),
         ({"attacks": ("least-steps",), "step": 2 / 255}, {"attacks": ["least-steps"], "step": 2 / 255}),
-        ({"max_steps": 50}, {"max_steps": 50}),
+        ({"attacks": ("least-steps",), "max_steps": 50}, {"attacks": ["least-steps"], "max_steps": 50}),
         ({"attacks": ("pgd20", "autoattack"), "steps": 7}, {"attacks": ["pgd7", "autoattack"]}),
         ({"restarts": 3, "score": "any", "seed": 4}, {"restarts": 3, "score": "any", "seed": 4}),
     ],
@@ -65,6 +65,12 @@ def test_the_step_shrinks_with_a_small_epsilon():
         ({"attacks": ("autoatack",)}, "Did you mean 'autoattack'"),
         ({"attacks": ("pgd20", "pgd20")}, "stands twice"),
         ({"epsillon": 0.1}, "Did you mean 'epsilon'"),
+        ({"attacks": ("least-epsilon",), "restarts": 7}, "--restarts is for pgdN, and the attacks are least-epsilon"),
+        ({"attacks": ("least-epsilon-scan",), "steps": 5}, "--steps is for pgdN"),
+        ({"attacks": ("least-epsilon",), "epsilon": 0.1}, "--epsilon is for pgdN or autoattack or least-steps"),
+        ({"attacks": ("autoattack",), "step": 0.1}, "--step is for pgdN or least-steps"),
+        ({"max_epsilon": 0.1}, "--max-epsilon is for least-epsilon, and the attacks are pgd20; leave it out"),
+        ({"max_steps": 10}, "--max-steps is for least-steps"),
     ],
 )
 def test_a_bad_value_is_one_clear_line(changes, message):
