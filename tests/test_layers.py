@@ -8,7 +8,7 @@ import pytest
 import fairbench
 
 ROOT = Path(fairbench.__file__).parent
-BASE = {"errors", "registry", "files", "plain_yaml", "provenance", "randomness", "memory"}
+BASE = {"errors", "registry", "files", "plain_yaml", "provenance", "randomness", "memory", "download"}
 MAY_IMPORT = {
     "datasets": set(),
     "outcomes": set(),

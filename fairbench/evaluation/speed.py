@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairbench import memory
 from fairbench.attacks.pgd import pgd
 from fairbench.evaluation.device import exact
 from fairbench.memory import keep_freed_memory
@@ -270,9 +271,4 @@ def free_memory(device: str = "cpu") -> int | None:
     """Return the bytes that could still be had; None where nobody says."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            found = next(line for line in lines if line.startswith("MemAvailable:"))
-        return int(found.split()[1]) * 1024
-    except (OSError, StopIteration, ValueError, IndexError):
-        return None
+    return memory.free_memory()

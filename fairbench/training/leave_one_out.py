@@ -11,7 +11,6 @@ an epoch, so a run that is killed goes on where it was.
 """
 
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from fairbench.attacks.pgd import pgd
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError, first_line
 from fairbench.files import user_path
-from fairbench.memory import keep_freed_memory
+from fairbench.memory import free_memory, keep_freed_memory
 from fairbench.models.building import new_module, users_attribute
 from fairbench.models.layout import settle_layout
 from fairbench.models.loading import load_model
@@ -489,11 +488,8 @@ def _device(name: str) -> torch.device:
 
 def _memory() -> int:
     """Return the bytes that a chunk may take: a gigabyte, or a quarter of what is free."""
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # not known everywhere
-        return _CHUNK_BYTES
-    return min(_CHUNK_BYTES, free // 4)
+    free = free_memory()
+    return _CHUNK_BYTES if free is None else min(_CHUNK_BYTES, free // 4)
 
 
 __all__ = ["METHODS", "Predictions", "batch_losses", "draw_samples", "leave_one_out"]

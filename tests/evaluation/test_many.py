@@ -51,7 +51,7 @@ class FakeRay:
 
         return SimpleNamespace(options=lambda **_options: SimpleNamespace(remote=start))
 
-    def wait(self, references, num_returns):
+    def wait(self, references, num_returns, timeout):
         return [references[-1]], references[:-1]
 
     def get(self, reference):
