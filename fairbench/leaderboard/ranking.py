@@ -17,6 +17,7 @@ from fairbench.metrics import AttackSummary, summarize
 from fairbench.metrics.intervals import Interval
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import TABLE
+from fairbench.plain_yaml import parse_yaml
 from fairbench.registry import suggest
 
 COLUMNS = ("avg_std", "worst_std", "avg_bndy", "worst_bndy", "avg_rob", "worst_rob", "cau", "cru_s")
@@ -275,7 +276,7 @@ def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
     attack = _judged(outcomes)
     if changed or attack is None or attack.epsilon is None or "transfer_from" in outcomes.manifest:
         return None
-    zoo = (data_folder("model_zoo") / "cards" / f"{name}.yaml").is_file()
+    zoo = _zoo_card(name).is_file()
     return Entry(
         name=name,
         title=name,
@@ -285,10 +286,24 @@ def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
         epsilon=attack.epsilon,
         sample=sample,
         attack=attack,
-        extra_data="" if zoo else None,
+        extra_data=_extra_data_of_zoo(name) if zoo else None,
         precision=outcomes.precision,
         evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack)),
     )
+
+
+def _zoo_card(name: str) -> Path:
+    return data_folder("model_zoo") / "cards" / f"{name}.yaml"
+
+
+def _extra_data_of_zoo(name: str) -> str | None:
+    """Return "" for a model that recipes made of its dataset alone; None, not known, for one of others' weights."""
+    path = _zoo_card(name)
+    training = parse_yaml(path.read_text(encoding="utf-8")).get("training") if path.is_file() else None
+    if not training:
+        return None
+    start = training["recipe"].get("start")
+    return "" if start is None else _extra_data_of_zoo(start)
 
 
 def _submitted(card: SubmissionCard, outcomes: Outcomes, version: int, table: Path) -> Entry:

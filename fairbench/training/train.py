@@ -99,6 +99,7 @@ def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> 
             raise RecipeError(f"method {method.name} starts from a trained model: name one with --from.")
         return None
     start = _load_start(recipe.start, recipe.architecture, data)
+    _check_held_out(recipe, method, start)
     if not method.trains_start:
         if start.card is not None and start.card.num_classes != data.num_classes:
             raise RecipeError(f"--from {recipe.start} has {start.card.num_classes} classes, not {data.num_classes}.")
@@ -116,6 +117,22 @@ def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> 
             f"with {data.num_classes} classes."
         ) from error
     return None
+
+
+def _check_held_out(recipe: Recipe, method: Method, start: Model) -> None:
+    """Refuse to adapt to, or choose by, held-out images that the start was trained on: those are the last of a class.
+
+    ``xu2021`` keeps them out of training; what a model has seen it resists more often.
+    """
+    made_by = {} if start.card is None or start.card.dataset != recipe.dataset else (start.card.training or {})
+    kept = made_by.get("recipe", {}).get("validation_per_class")
+    adapts = method.needs_validation or recipe.select != "last"
+    if adapts and isinstance(kept, int) and recipe.validation_per_class > kept:
+        raise RecipeError(
+            f"validation_per_class {recipe.validation_per_class}: {recipe.start} was trained on some of these images, "
+            f"as it held out {kept} a class, and this run would adapt to them; hold out as many, or train the start "
+            "anew."
+        )
 
 
 def _load_start(name: str, architecture: str, data: Dataset) -> Model:

@@ -16,7 +16,8 @@ from fairbench import files
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.board import add_submission, place_on, read_submission, taken, versions
 from fairbench.leaderboard.check import Rules, check_submission
-from fairbench.reports.board import build
+from fairbench.leaderboard.ranking import SORT, boards, read_entries
+from fairbench.reports.board import TABLES, _write_tables, build
 
 
 def add(folder: Path, board: Path) -> Path:
@@ -235,7 +236,8 @@ def test_a_folder_takes_anothers_place(tmp_path, monkeypatch, exchange):
 BUILD = """
 import shutil, sys
 from pathlib import Path
-from fairbench.reports.board import build
+from fairbench.leaderboard.ranking import SORT, boards, read_entries
+from fairbench.reports.board import TABLES, _write_tables, build
 board = Path(sys.argv[1])
 away, there = board / "submissions" / ".m2", board / "submissions" / "m2"
 print("ready", flush=True)
@@ -272,3 +274,13 @@ def test_kill_9_during_a_build_leaves_tables_and_pages_that_are_whole(board):
     build(board)
     assert built(board) == three
     assert not list(board.glob(".building-*")), "what the killed ones left is gone"
+
+
+def test_the_committed_tables_are_what_the_results_give(tmp_path):
+    kept = Path(__file__).parents[2] / "leaderboard"
+    if not (kept / TABLES).is_dir():
+        pytest.skip("the tables are in a clone only")
+    _write_tables(boards(read_entries(kept), SORT), tmp_path)
+    for made in (*tmp_path.glob("*.md"), *tmp_path.glob("*.csv")):
+        assert made.read_bytes() == (kept / TABLES / made.name).read_bytes(), "run `fairbench leaderboard build`"
+    assert {p.name for p in tmp_path.iterdir()} == {p.name for p in (kept / TABLES).iterdir()}

@@ -13,6 +13,7 @@ from fairbench import Outcomes
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.ranking import (
     COLUMNS,
+    _extra_data_of_zoo,
     boards,
     errs_less,
     front_line,
@@ -233,3 +234,17 @@ def test_a_figure_names_an_entry_as_its_font_can(tmp_path, title, label, monkeyp
     monkeypatch.undo()
     report.draw_front(found, tmp_path / "front.png")
     assert named == [label]
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("standard_lenet5_fashion_mnist", ""),
+        ("frl007_lenet5_fashion_mnist", ""),  # from pgd_at, which is ours too
+        ("natural_resnet18", None),  # a public checkpoint
+        ("bat_resnet18", None),  # two steps from it
+        ("no_such_model", None),
+    ],
+)
+def test_extra_data_is_stated_where_all_weights_are_our_own(name, known):
+    assert _extra_data_of_zoo(name) == known

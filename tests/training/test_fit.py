@@ -160,6 +160,17 @@ def test_a_start_that_was_trained_again_makes_another_run(start, tmp_path):
         train(chosen, tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("method", "changes"), [("frl", {}), ("pgd_at", {"select": "worst_rob"})], ids=["adapts", "chooses"]
+)
+def test_held_out_images_that_the_start_was_trained_on_are_refused(method, changes, start, tmp_path):
+    kept = recipe("standard").validation_per_class
+    common = {"options": FAST, "start": str(start), "schedule": {"epochs": 1}} | changes
+    with pytest.raises(RecipeError, match=rf"validation_per_class {kept + 1}: .* it held out {kept} a class"):
+        train(recipe(method, validation_per_class=kept + 1, **common), tmp_path / "more")
+    train(recipe(method, validation_per_class=kept, **common), tmp_path / "as_many")
+
+
 def test_classes_dropped_twice_or_in_another_order_are_the_same_recipe():
     assert recipe("standard", drop_classes=(3, 2, 3)) == recipe("standard", drop_classes=(2, 3))
 
