@@ -81,13 +81,22 @@ def write_result(outcomes: Outcomes, folder: Path | None = None) -> Path:
     Raises
     ------
     OutcomesError
-        Another result has this name, or the folder cannot be written.
+        Another result has this name, or other rows of the same run, or the folder cannot be written.
     """
     folder = make_folder(folder or results_folder())
     path = folder / f"{result_name(outcomes.manifest)}.json"
-    if path.exists() and _document(path)["manifest"]["run"] != outcomes.manifest["run"]:
-        raise OutcomesError(f"{path} is another run's result; results are never overwritten. Remove it first.")
     data = table_bytes(outcomes.frame)
+    if path.exists():
+        there = _document(path)
+        if there["manifest"]["run"] != outcomes.manifest["run"]:
+            raise OutcomesError(f"{path} is another run's result; results are never overwritten. Remove it first.")
+        if there["table_sha256"] != sha256_plain(data):
+            raise OutcomesError(
+                f"{path} has other rows of the same run, made elsewhere perhaps; results are never overwritten. "
+                "Remove it first."
+            )
+        if _is_table(path.with_suffix(".parquet"), there):
+            return path
     with replacing(path.with_suffix(".parquet")) as temporary:
         temporary.write_bytes(data)
     document = {
@@ -114,9 +123,13 @@ def read_result(name: str, folder: Path | None = None) -> Outcomes:
         raise OutcomesError(f"no kept result '{name}'.{suggest(name, result_names(folder))}")
     document = _document(path)
     table = path.with_suffix(".parquet")
-    if not table.is_file() or sha256_file(table) != document["table_sha256"]:
+    if not _is_table(table, document):
         raise OutcomesError(f"{table} is not the table that {path.name} names: missing, damaged, or changed since.")
     return Outcomes(read_table(table), document["manifest"])
+
+
+def _is_table(path: Path, document: dict[str, Any]) -> bool:
+    return path.is_file() and sha256_file(path) == document["table_sha256"]
 
 
 def read_manifests(folder: Path | None = None) -> list[dict[str, Any]]:

@@ -61,6 +61,20 @@ def test_another_runs_result_is_not_overwritten(tmp_path):
     assert path.read_bytes() == before
 
 
+def test_other_rows_of_the_same_run_are_refused_and_the_same_rows_change_nothing(tmp_path):
+    path = write_result(outcomes(), tmp_path)
+    before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()}
+    other = outcomes()
+    other.frame["pgd20_pred"] = other.frame["clean_pred"].to_numpy()[::-1]
+    with pytest.raises(OutcomesError, match="has other rows of the same run"):
+        write_result(other, tmp_path)
+    assert write_result(outcomes(), tmp_path) == path
+    assert {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()} == before
+    path.with_suffix(".parquet").unlink()
+    write_result(outcomes(), tmp_path)
+    assert path.with_suffix(".parquet").read_bytes() == before[path.with_suffix(".parquet").name][0]
+
+
 @pytest.mark.parametrize(
     ("modified", "expected"),
     [

@@ -208,3 +208,8 @@ def test_the_command_lists_the_tables_and_suggests_one(cli):
     assert cli("table", "--list").out == cli("table").out
     assert keys == sorted(keys)
     assert "Did you mean 'sun2023-1'" in cli("table", "sun2023_1").err
+
+
+def test_every_number_the_papers_print_is_carried_unaltered(shared):
+    theirs = {path.name: path.read_bytes() for path in (shared / "published").glob("*.csv")}
+    assert theirs == {path.name: path.read_bytes() for path in published_folder().glob("*.csv")}
