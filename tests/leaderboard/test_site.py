@@ -12,13 +12,16 @@ import pytest
 from made_submissions import submit
 
 from fairbench.errors import OutcomesError
+from fairbench.files import data_folder
 from fairbench.leaderboard.ranking import Board, Entry, Evidence, Row, boards, read_entries
 from fairbench.leaderboard.results import results_folder
 from fairbench.metrics import summarize
 from fairbench.outcomes import Outcomes
+from fairbench.plain_yaml import parse_yaml
 from fairbench.reports import site
 from fairbench.reports.board import build
 from fairbench.reports.site import charts, pages
+from fairbench.reports.site.cards import zoo_facts
 
 HOSTILE = "<script>alert(1)</script>\"'{{ 7 * 7 }}<img src=x onerror=alert(2)>&amp;"
 
@@ -323,3 +326,17 @@ def test_text_is_readable_on_every_colour_of_the_heatmap():
         for ground, text in charts.heat(scheme):
             light, dark = sorted((luminance(ground), luminance(text)), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("bat_resnet18", {"epochs": "4, each 1/4 of a pass: 1 pass", "starts from": "pgd2_resnet18"}),
+        ("pgd2_resnet18", {"starts from": "natural_resnet18", "precision of the training": "bf16"}),
+        ("pgd_at_lenet5_fashion_mnist", {"precision of the training": "32"}),
+    ],
+)
+def test_a_short_training_says_how_short_it_was(model, said):
+    card = parse_yaml((data_folder("model_zoo") / "cards" / f"{model}.yaml").read_text(encoding="utf-8"))
+    facts = {str(name): str(value) for part in zoo_facts(card) for name, value in part}
+    assert said.items() <= facts.items()

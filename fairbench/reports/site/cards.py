@@ -59,12 +59,14 @@ def _training(training: Mapping[str, Any]) -> Facts:
     options = ", ".join(f"{key} {value}" for key, value in (training.get("options") or {}).items())
     facts = [
         ("recipe", recipe.get("name")),
+        ("starts from", recipe.get("start")),
         ("options of the method", options),
         ("optimizer", ", ".join(f"{k} {v}" for k, v in optimizer.items()).replace("name ", "")),
         ("schedule", schedule.get("name")),
-        ("epochs", training.get("epochs")),
+        ("epochs", _passes(training.get("epochs"), schedule.get("epochs_per_pass"))),
         ("chosen epoch", _counted(training.get("chosen_epoch"), training.get("epochs"), recipe.get("select"))),
         ("batch size", recipe.get("batch_size")),
+        ("precision of the training", recipe.get("precision")),
         ("training images", _thousands(training.get("training_images"))),
         ("held out for validation", _thousands(training.get("validation_images"))),
         ("chosen while tuning", recipe.get("tuned")),
@@ -74,6 +76,13 @@ def _training(training: Mapping[str, Any]) -> Facts:
         ("versions", ", ".join(f"{k} {v}" for k, v in (training.get("versions") or {}).items())),
     ]
     return _stated(facts)
+
+
+def _passes(epochs: Any, parts: Any) -> Any:
+    """Say how many passes over the training set the epochs are, where a pass is cut in several."""
+    if not (isinstance(epochs, int) and isinstance(parts, int) and parts > 1):
+        return epochs
+    return f"{epochs}, each 1/{parts} of a pass: {epochs / parts:g} pass{'' if epochs == parts else 'es'}"
 
 
 def _counted(chosen: Any, epochs: Any, rule: Any) -> str | None:
