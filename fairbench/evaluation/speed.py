@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from fairbench import memory
 from fairbench.attacks.pgd import pgd
 from fairbench.evaluation.device import exact
-from fairbench.memory import keep_freed_memory
 
 MATRIX_PRODUCT, CONVOLUTION = PEAKS = ("matrix product", "3x3 convolution")
 """What the peak is measured with; the machine's is the larger of the two rates."""
@@ -110,7 +109,7 @@ def peak(dtype: torch.dtype = torch.float32, device: str = "cpu", *, budget: flo
     Sizes grow until a call takes a third of ``budget`` seconds, so a machine that computes in ``dtype`` slowly is not
     kept for long. float32 is float32 proper: no TF32.
     """
-    keep_freed_memory()
+    memory.keep_freed_memory()
     with torch.no_grad(), exact():
         return {
             MATRIX_PRODUCT: _best((_matrix_product(side, dtype, device) for side in _SIDES), device, budget),
@@ -171,7 +170,7 @@ def measure_batch(module: nn.Module, x: Tensor, y: Tensor, *, budget: float) -> 
     def attack(steps: int) -> Run:
         return lambda: pgd(module, x, y, epsilon=_EPSILON, step=_STEP, steps=steps)
 
-    keep_freed_memory()
+    memory.keep_freed_memory()
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(x.device)
     with exact():

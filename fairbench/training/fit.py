@@ -114,8 +114,8 @@ def fit(
         time_budget=time_budget,
         report=report,
     )
-    if tensorboard and run.fabric.is_global_zero:
-        run.history.ask_for_board(run.folder)
+    if tensorboard:
+        run.history.ask_for_board(run.folder, writes=run.fabric.is_global_zero)
     try:
         return run.run()
     finally:

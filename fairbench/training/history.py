@@ -60,13 +60,14 @@ class History:
         folder.write_csv(HISTORY, _COLUMNS, self.rows)
         folder.write_csv(CLASSES, _CLASS_COLUMNS, self.class_rows)
 
-    def ask_for_board(self, folder: RunFolder) -> None:
-        """Write for TensorBoard as well, from :meth:`open_board` on."""
+    def ask_for_board(self, folder: RunFolder, *, writes: bool) -> None:
+        """Write for TensorBoard as well, from :meth:`open_board` on, in the process that writes; all refuse alike."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise RecipeError("--tensorboard needs the package tensorboard: pip install tensorboard.") from error
-        self._board = partial(SummaryWriter, str(folder.path / "tensorboard"))
+        if writes:
+            self._board = partial(SummaryWriter, str(folder.path / "tensorboard"))
 
     def open_board(self, first_epoch: int) -> None:
         """Open the board once the folder is this run's; what was logged of an epoch cut short goes."""
