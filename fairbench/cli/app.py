@@ -18,6 +18,7 @@ from fairbench.cli.luf import luf
 from fairbench.cli.methods import methods_app
 from fairbench.cli.models import models_app
 from fairbench.cli.paper import paper
+from fairbench.cli.reproduce import reproduce
 from fairbench.cli.submit import submit
 from fairbench.cli.table import table
 from fairbench.cli.tendency import tendency
@@ -56,6 +57,7 @@ app.command()(eou)
 app.command()(compare)
 app.add_typer(models_app, name="models")
 app.command()(train)
+app.command()(reproduce)
 app.add_typer(methods_app, name="methods")
 app.add_typer(recipes_app, name="recipes")
 app.command()(luf)

@@ -42,7 +42,7 @@ _PASSES = 1 << 19
 
 Report = Callable[[dict[str, Any]], None]
 """Called with a row of the history after each epoch, with {"epoch", "progress", "loss"} during it, with {"note": text}
-when it begins, and with {"warning": text} when something looks wrong."""
+and the hashes of data and start when it begins, and with {"warning": text} when something looks wrong."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ class Fitted:
     warnings: tuple[str, ...]
     made_with: tuple[dict[str, Any], ...]
     """Hardware, versions and commit that the run began with, then those it was resumed with, where they differ."""
+    start_sha256: str | None
+    """Hash of the weights it started from, or learned beside."""
+    is_whole: bool
+    """Whether it is trained to the end, not stopped before."""
     is_writer: bool
     """Whether this process, of several, writes the files."""
 
@@ -75,6 +79,7 @@ def fit(
     time_budget: float | None = None,
     report: Report | None = None,
     tensorboard: bool = False,
+    stop_after: int | None = None,
 ) -> Fitted:
     """Train ``module`` in place by a recipe and return it with the chosen weights.
 
@@ -94,6 +99,8 @@ def fit(
         Seconds; the schedule follows the clock and the training ends on it.
     tensorboard
         Write the history to ``out/tensorboard`` too.
+    stop_after
+        Stop once this many epochs are done; the schedule stays that of all, and the run goes on from there later.
 
     Raises
     ------
@@ -117,7 +124,7 @@ def fit(
     if tensorboard:
         run.history.ask_for_board(run.folder, writes=run.fabric.is_global_zero)
     try:
-        return run.run()
+        return run.run(stop_after)
     finally:
         run.folder.release()
 
@@ -154,6 +161,8 @@ class _Fit:
             "hardware": provenance.hardware(self.fabric.device.type),
             "versions": provenance.versions(),
             "git_revision": provenance.source_revision(),
+            "processes": self.fabric.world_size,
+            "compiled": hardware.compile,
         }
         keep_freed_memory()
         self.module = module
@@ -207,8 +216,8 @@ class _Fit:
         with self._methods_own("in setup"):
             self.method.setup(context)
 
-    def run(self) -> Fitted:
-        """Train to the end and leave the chosen weights in the module."""
+    def run(self, stop_after: int | None = None) -> Fitted:
+        """Train to the end, or for so many epochs, and leave the chosen weights in the module."""
         self._by_the_writer(lambda: self.folder.claim(self._identity()))
         first_epoch, spent = self._resume()
         self.history.open_board(first_epoch)
@@ -217,19 +226,20 @@ class _Fit:
             self.data = self.method.training_set(self.data)
             steps = len(self.data) // self.recipe.batch_size // self.recipe.schedule.epochs_per_pass
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
-        self.report({"note": self._beginning(first_epoch)})
+        hashes = {"data_sha256": self.data_sha256, "start_sha256": self.start_sha256}
+        self.report({"note": self._beginning(first_epoch), **hashes})
         if first_epoch == 0:
             self._seed(-1)
             with self._methods_own("in begin"):
                 self.method.begin(self._validate_once())
         epoch = first_epoch
-        while not self._any(self.clock.over(epoch)):
+        while not (is_over := self._any(self.clock.over(epoch))) and (stop_after is None or epoch < stop_after):
             self._epoch(epoch)
             epoch += 1
         if not self.history.rows:
             raise RecipeError(f"the time budget of {self.budget:g} s was over before the first step; give it more.")
         self.history.close_board()
-        return self._fitted(count)
+        return self._fitted(count, is_over)
 
     def _beginning(self, first_epoch: int) -> str:
         """Return what a person waits for now."""
@@ -244,7 +254,7 @@ class _Fit:
             f"{self.folder.path}: {len(self.data)} {self.kind}, {held} more held out, {until} on {self.fabric.device}."
         )
 
-    def _fitted(self, count: int) -> Fitted:
+    def _fitted(self, count: int, is_whole: bool) -> Fitted:
         """Leave the chosen weights in the module, and say what happened."""
         warnings = self._warnings()
         for text in warnings:
@@ -263,6 +273,8 @@ class _Fit:
             held,
             warnings,
             tuple(self.made_with),
+            self.start_sha256,
+            is_whole,
             self.fabric.is_global_zero,
         )
 

@@ -207,10 +207,21 @@ def load_recipe(name: str) -> Recipe:
         recipe = parse_recipe(parse_yaml(path.read_text(encoding="utf-8")), name)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise RecipeError(f"recipe {path}: not readable YAML ({error}).") from error
+    return without_own_code(recipe, f"recipe {name}")
+
+
+def without_own_code(recipe: Recipe, where: str) -> Recipe:
+    """Return a recipe that was read from a file, if nothing in it names code to import.
+
+    Raises
+    ------
+    RecipeError
+        Its method or architecture does.
+    """
     if ":" in recipe.method:
-        raise RecipeError(f"recipe {name}: method '{recipe.method}': a recipe runs no code of one's own; use --method.")
+        raise RecipeError(f"{where}: method '{recipe.method}': a file runs no code of one's own; use --method.")
     if is_own_code(recipe.architecture):
         raise RecipeError(
-            f"recipe {name}: architecture '{recipe.architecture}': a recipe runs no code of one's own; use --arch."
+            f"{where}: architecture '{recipe.architecture}': a file runs no code of one's own; use --arch."
         )
     return recipe

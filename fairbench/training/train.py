@@ -26,7 +26,7 @@ from fairbench.registry import is_own_code
 from fairbench.training.fit import Fitted, Report, build_method, fit
 from fairbench.training.hardware import Hardware
 from fairbench.training.method import Method
-from fairbench.training.recipe import Recipe, recipe_names
+from fairbench.training.recipe import Recipe, load_recipe, recipe_names
 from fairbench.training.run_folder import write_weights
 
 
@@ -61,11 +61,36 @@ def train(
     FairbenchError
         With what is wrong, where, and what to try.
     """
-    out = user_path(out)
-    method = build_method(recipe)
-    typed = {key: getattr(method, key) for key in recipe.options}  # a command line gives text
-    recipe = recipe.model_copy(update={"options": typed})
     data = dataset if dataset is not None else load_dataset(recipe.dataset, "train", data_dir=data_dir)
+    _, model = train_epochs(
+        recipe, out, data, hardware=hardware, time_budget=time_budget, report=report, tensorboard=tensorboard
+    )
+    return model
+
+
+def train_epochs(
+    recipe: Recipe,
+    out: str | Path,
+    data: Dataset,
+    *,
+    hardware: Hardware | None = None,
+    time_budget: float | None = None,
+    report: Report | None = None,
+    tensorboard: bool = False,
+    stop_after: int | None = None,
+) -> tuple[Fitted, Model]:
+    """Train by a recipe on ``data``, to the end or for ``stop_after`` epochs of it; return what happened and the model.
+
+    ``out`` becomes a model folder at the end; stopped before, it is a run that goes on.
+
+    Raises
+    ------
+    FairbenchError
+        As :func:`train`.
+    """
+    out, hardware = user_path(out), hardware or Hardware()
+    method = build_method(recipe)
+    recipe = _typed(recipe, method)
     data = data.without_classes(recipe.drop_classes)
     torch.manual_seed(recipe.seed)
     module, size = new_module(recipe.architecture, data.num_classes, data.shape)
@@ -84,12 +109,18 @@ def train(
         time_budget=time_budget,
         report=report,
         tensorboard=tensorboard,
+        stop_after=stop_after,
     )
-    if not fitted.is_writer:
-        return Model(module, recipe.name, recipe.architecture, size, recipe.dataset)
-    _finish(recipe, method, fitted, data, out=Path(out), time_budget=time_budget)
+    if not (fitted.is_writer and fitted.is_whole):
+        return fitted, Model(module, recipe.name, recipe.architecture, size, recipe.dataset)
+    _finish(recipe, method, fitted, data, out=out, hardware=hardware, time_budget=time_budget)
     arch = recipe.architecture if is_own_code(recipe.architecture) else None
-    return load_model(Path(out).absolute(), arch=arch, shape=data.shape)
+    return fitted, load_model(out.absolute(), arch=arch, shape=data.shape)
+
+
+def _typed(recipe: Recipe, method: Method) -> Recipe:
+    """Return the recipe with its options as the method reads them: a command line gives text."""
+    return recipe.model_copy(update={"options": {key: getattr(method, key) for key in recipe.options}})
 
 
 def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> nn.Module | None:
@@ -148,7 +179,14 @@ def _load_start(name: str, architecture: str, data: Dataset) -> Model:
 
 
 def _finish(
-    recipe: Recipe, method: Method, fitted: Fitted, data: Dataset, *, out: Path, time_budget: float | None
+    recipe: Recipe,
+    method: Method,
+    fitted: Fitted,
+    data: Dataset,
+    *,
+    out: Path,
+    hardware: Hardware,
+    time_budget: float | None,
 ) -> None:
     """Write weights and card, each whole or not at all."""
     module, normalization = fitted.module, {}
@@ -168,7 +206,7 @@ def _finish(
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
         **normalization,
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
-        "training": _training_facts(recipe, method, fitted, data, time_budget=time_budget),
+        "training": _training_facts(recipe, method, fitted, data, hardware=hardware, time_budget=time_budget),
         "provenance": f"trained by fairbench {__version__} with the recipe above",
         "licence": "not stated",
     }
@@ -199,15 +237,18 @@ def _training_facts(
     fitted: Fitted,
     data: Dataset,
     *,
+    hardware: Hardware,
     time_budget: float | None,
 ) -> dict[str, Any]:
     """Say what really happened."""
     return {
+        "command": _command(recipe, hardware, time_budget, len(fitted.history)),
         "recipe": recipe.model_dump(mode="json"),
         "options": {f.name: getattr(method, f.name) for f in fields(method) if f.init},
         "training_images": fitted.training_images,
         "validation_images": fitted.validation_images,
         "data_sha256": data.sha256,
+        **({} if fitted.start_sha256 is None else {"start_sha256": fitted.start_sha256}),
         "epochs": len(fitted.history),
         "chosen_epoch": fitted.chosen_epoch,
         "seconds": round(fitted.history[-1]["seconds"], 1),
@@ -216,3 +257,17 @@ def _training_facts(
         "resumed_with": list(fitted.made_with[1:]),
         "warnings": list(fitted.warnings),
     }
+
+
+def _command(recipe: Recipe, hardware: Hardware, time_budget: float | None, epochs: int) -> str | None:
+    """Return the command that trains this again; None where it needs code of one's own, or followed the clock alone."""
+    shipped = load_recipe(recipe.name) if recipe.name in recipe_names() else None
+    if shipped is None or _typed(shipped, build_method(shipped)) != recipe:
+        own = ":" in recipe.method or is_own_code(recipe.architecture)
+        return None if own or time_budget else f"fairbench reproduce RUN --epochs {epochs} --out DIR"
+    options = [f"--recipe {recipe.name} --out DIR"]
+    options += [f"--devices {hardware.devices}"] if hardware.devices not in (1, "1") else []
+    options += [f"--nodes {hardware.nodes}"] if hardware.nodes > 1 else []
+    options += ["--compile"] if hardware.compile else []
+    options += [f"--time-budget {time_budget:g}s"] if time_budget is not None else []
+    return " ".join(["fairbench train", *options])

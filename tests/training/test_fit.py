@@ -539,7 +539,7 @@ def test_a_recipe_file_runs_no_code(key, option, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     data = {"method": "standard", "architecture": "small_cnn", "dataset": "digits", key: "payload:build"}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(data))
-    with pytest.raises(RecipeError, match=f"a recipe runs no code of one's own; use {option}"):
+    with pytest.raises(RecipeError, match=f"a file runs no code of one's own; use {option}"):
         load_recipe(str(tmp_path / "r.yaml"))
 
 
