@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from fairbench.errors import OutcomesError
-from fairbench.files import data_folder
 from fairbench.leaderboard.board import read_submission, versions
 from fairbench.leaderboard.card import SubmissionCard
 from fairbench.leaderboard.results import read_result, result_names, results_folder
+from fairbench.leaderboard.zoo_card import zoo_card
 from fairbench.metrics import AttackSummary, summarize
 from fairbench.metrics.intervals import Interval
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import TABLE
-from fairbench.plain_yaml import parse_yaml
 from fairbench.registry import suggest
 
 COLUMNS = ("avg_std", "worst_std", "avg_bndy", "worst_bndy", "avg_rob", "worst_rob", "cau", "cru_s")
@@ -276,7 +275,7 @@ def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
     attack = _judged(outcomes)
     if changed or attack is None or attack.epsilon is None or "transfer_from" in outcomes.manifest:
         return None
-    zoo = _zoo_card(name).is_file()
+    zoo = zoo_card(name) is not None
     return Entry(
         name=name,
         title=name,
@@ -292,14 +291,9 @@ def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
     )
 
 
-def _zoo_card(name: str) -> Path:
-    return data_folder("model_zoo") / "cards" / f"{name}.yaml"
-
-
 def _extra_data_of_zoo(name: str) -> str | None:
     """Return "" for a model that recipes made of its dataset alone; None, not known, for one of others' weights."""
-    path = _zoo_card(name)
-    training = parse_yaml(path.read_text(encoding="utf-8")).get("training") if path.is_file() else None
+    training = (zoo_card(name) or {}).get("training")
     if not training:
         return None
     start = training["recipe"].get("start")

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import published_folder, read_result, result_names
+from fairbench.leaderboard.zoo_card import trained_note
 from fairbench.metrics import summarize
 from fairbench.registry import suggest
 from fairbench.reports.paper_table import HERE, Cell, Column, Line, PaperTable
@@ -24,7 +25,7 @@ METRICS = {
 """The columns of ``sun2023``, by their names in files; percent."""
 
 _COLUMNS = tuple(Column(key, title, 2, 1) for key, title in METRICS.items())
-_ATTACK = "pgd20"
+_ATTACK, _PROTOCOL = "pgd20", ".standard"
 
 _ROUNDING = 0.0151
 """How far avg_std + avg_bndy may be from avg_rob: each is rounded to two decimals."""
@@ -117,7 +118,7 @@ def _line(
     footnote = _footnote(names, printed)
     if model is None:
         return Line(names, printed, footnote=footnote)
-    result = f"{model}.standard"
+    result = f"{model}{_PROTOCOL}"
     measured = {HERE: _cells(result, folder)} if result in kept else {}
     missing = () if result in kept else (model,)
     return Line(names, printed, measured, {HERE: result}, missing, footnote)
@@ -143,6 +144,9 @@ def _notes(lines: Sequence[Line]) -> list[str]:
     notes = []
     if any(line.printed and line.measured for line in lines):
         notes.append("difference: here minus paper, in points.")
+    trained = trained_note(line.results[HERE].removesuffix(_PROTOCOL) for line in lines if line.measured)
+    if trained is not None:
+        notes.append(trained)
     if lines and not any(line.printed for line in lines):
         notes.append(f"The paper has no rows of {lines[0].names[0]}; these are its methods by the zoo's models.")
     return notes

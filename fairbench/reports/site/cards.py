@@ -1,38 +1,15 @@
 """What a model's page says of how it was made: from a submission's card, or from the card of the zoo."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
-import yaml
-
-from fairbench.errors import OutcomesError, first_line
-from fairbench.files import data_folder
 from fairbench.leaderboard.card import SubmissionCard
-from fairbench.plain_yaml import dump_yaml, parse_yaml
+from fairbench.leaderboard.zoo_card import passes
+from fairbench.plain_yaml import dump_yaml
 from fairbench.reports.tables import epsilon_text
 
 Facts = list[tuple[str, str]]
 """Names and values, in the order to show them in."""
-
-
-@cache
-def zoo_card(name: str) -> dict[str, Any] | None:
-    """Return a model's card in the zoo as plain data; None where the zoo has none.
-
-    Raises
-    ------
-    OutcomesError
-        It cannot be read.
-    """
-    path = data_folder("model_zoo") / "cards" / f"{name}.yaml"
-    if not path.is_file():
-        return None
-    try:
-        card = parse_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, OSError) as error:
-        raise OutcomesError(f"{path} is no card ({first_line(error)})") from error
-    return dict(card) if isinstance(card, dict) else None
 
 
 def zoo_facts(card: Mapping[str, Any]) -> tuple[Facts, Facts]:
@@ -63,7 +40,7 @@ def _training(training: Mapping[str, Any]) -> Facts:
         ("options of the method", options),
         ("optimizer", ", ".join(f"{k} {v}" for k, v in optimizer.items()).replace("name ", "")),
         ("schedule", schedule.get("name")),
-        ("epochs", _passes(training.get("epochs"), schedule.get("epochs_per_pass"))),
+        ("epochs", _epochs(training)),
         ("chosen epoch", _counted(training.get("chosen_epoch"), training.get("epochs"), recipe.get("select"))),
         ("batch size", recipe.get("batch_size")),
         ("precision of the training", recipe.get("precision")),
@@ -78,11 +55,12 @@ def _training(training: Mapping[str, Any]) -> Facts:
     return _stated(facts)
 
 
-def _passes(epochs: Any, parts: Any) -> Any:
+def _epochs(training: Mapping[str, Any]) -> Any:
     """Say how many passes over the training set the epochs are, where a pass is cut in several."""
-    if not (isinstance(epochs, int) and isinstance(parts, int) and parts > 1):
+    epochs, count = training.get("epochs"), passes(training)
+    if epochs is None or count is None or count == epochs:
         return epochs
-    return f"{epochs}, each 1/{parts} of a pass: {epochs / parts:g} pass{'' if epochs == parts else 'es'}"
+    return f"{epochs}, each 1/{epochs / count:g} of a pass: {count:g} pass{'' if count == 1 else 'es'}"
 
 
 def _counted(chosen: Any, epochs: Any, rule: Any) -> str | None:

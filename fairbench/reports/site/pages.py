@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from fairbench.leaderboard.ranking import COLUMNS, Board, Entry, Evidence, Row
 from fairbench.leaderboard.searches import SEARCH
+from fairbench.leaderboard.zoo_card import zoo_card
 from fairbench.metrics.curves import Curves, success_curves
 from fairbench.outcomes import Outcomes
 from fairbench.provenance import sha256_file, sha256_plain
@@ -122,7 +123,7 @@ class Place:
             return f"{self.entry.name}.{self.entry.version}"
         if self.entry.source == "public":
             return "public checkpoint"
-        card = cards.zoo_card(self.entry.name)
+        card = zoo_card(self.entry.name)
         return None if card is None else str(card["title"])
 
     @property
@@ -377,7 +378,7 @@ class ModelPage:
     @cached_property
     def zoo(self) -> dict[str, Any] | None:
         """Its card in the zoo."""
-        return cards.zoo_card(self.entry.name) if self.entry.source == "zoo" else None
+        return zoo_card(self.entry.name) if self.entry.source == "zoo" else None
 
     @property
     def facts(self) -> tuple[cards.Facts, cards.Facts]:
