@@ -2,6 +2,7 @@
 
     python tools/publish.py runs/pgd_at                                      # weights, card and history
     python tools/publish.py runs/bat_resnet18 --fp16                         # rounded to half precision: half the size
+    python tools/publish.py runs/frl007 --fp16 --url https://HOST/FOLDER       # and say where its weights are downloaded
     python tools/publish.py --results pgd_at_lenet5_fashion_mnist standard   # and what it does under a protocol
     python tools/publish.py --results NAME standard --epsilon 16/255
     python tools/publish.py --results pgd_at_mlp_adult sooksatra2022 --transfer-from standard_mlp_adult
@@ -20,10 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def publish(run: Path, fp16: bool) -> None:
+def publish(run: Path, fp16: bool, url: str | None) -> None:
     """Copy a run's weights, card and history to ``model_zoo``, under the recipe's name.
 
-    With ``fp16`` the rounded weights are the model: they are cast to float32 when they are loaded.
+    With ``fp16`` the rounded weights are the model: they are cast to float32 when they are loaded. ``url`` is the folder
+    that those outside the package are downloaded from.
     """
     from safetensors.torch import load_file
 
@@ -44,6 +46,8 @@ def publish(run: Path, fp16: bool) -> None:
     plain = parse_yaml((run / CARD_FILE).read_text(encoding="utf-8"))
     plain["licence"] = "MIT"
     plain["weights"]["file"] = f"{card.name}.safetensors"
+    if url is not None:
+        plain["weights"]["url"] = f"{url.rstrip('/')}/{plain['weights']['file']}"
     target = ROOT / "model_zoo" / "weights" / plain["weights"]["file"]
     if fp16:
         state = load_file(weights)
@@ -108,6 +112,7 @@ if __name__ == "__main__":
     parser.add_argument("--results", nargs=2, metavar=("MODEL", "PROTOCOL"))
     parser.add_argument("--luf", action="append", default=[], type=Path, metavar="RUN")
     parser.add_argument("--fp16", action="store_true")
+    parser.add_argument("--url")
     parser.add_argument("--epsilon")
     parser.add_argument("--max-epsilon")
     parser.add_argument("--resolution")
@@ -120,7 +125,7 @@ if __name__ == "__main__":
 
     try:
         for folder in arguments.runs:
-            publish(folder, arguments.fp16)
+            publish(folder, arguments.fp16, arguments.url)
         for folder in arguments.luf:
             keep_luf(folder)
         if arguments.results:
