@@ -2,7 +2,7 @@
 
     python tools/publish.py runs/pgd_at                                      # weights, card and history
     python tools/publish.py runs/bat_resnet18 --fp16                         # rounded to half precision: half the size
-    python tools/publish.py runs/frl007 --fp16 --url https://HOST/FOLDER       # and say where its weights are downloaded
+    python tools/publish.py runs/frl007 --fp16 --url https://HOST/FOLDER     # and say where its weights are downloaded
     python tools/publish.py --results pgd_at_lenet5_fashion_mnist standard   # and what it does under a protocol
     python tools/publish.py --results NAME standard --epsilon 16/255
     python tools/publish.py --results pgd_at_mlp_adult sooksatra2022 --transfer-from standard_mlp_adult
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[1]
 def publish(run: Path, fp16: bool, url: str | None) -> None:
     """Copy a run's weights, card and history to ``model_zoo``, under the recipe's name.
 
-    With ``fp16`` the rounded weights are the model: they are cast to float32 when they are loaded. ``url`` is the folder
-    that those outside the package are downloaded from.
+    With ``fp16`` the rounded weights are the model: they are cast to float32 when they are loaded. Weights outside
+    the package are downloaded from the folder ``url``.
     """
     from safetensors.torch import load_file
 

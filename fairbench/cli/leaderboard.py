@@ -32,9 +32,14 @@ def check(
     board: Board = BOARD,
     data_dir: DataDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse where labels could not be compared, as add does.")
+    ] = False,
 ) -> None:
     """Check a submission and list every problem; exit code 1 if there is one."""
     checked = _checked(submission, board, data_dir)
+    if strict and not checked.problems and not checked.labels_compared:
+        checked.problems.append("not all labels could be compared: give --data-dir, with the full test split in it")
     if as_json:
         document = {
             "submission": str(submission),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -105,6 +106,30 @@ def test_a_board_that_is_not_there_is_not_taken_for_the_packages_own(cli: Cli, t
     assert "no board at" in ran.err
     assert cli("leaderboard", "add", tmp_path / "nothing", "--board", tmp_path / "typo").code == 2
     assert not (tmp_path / "typo").exists()
+
+
+def test_a_strict_check_refuses_labels_that_are_not_here(
+    cli: Cli, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a maintainer's CI runs it: without the data a check has not been made."""
+    from fairbench.cli import rules
+
+    plain = ("leaderboard", "check", packed, "--board", tmp_path)
+    assert cli(*plain, "--strict").code == 0
+    whole = rules._truth("digits", None)
+    part = replace(whole, index=whole.index[:5], labels=whole.labels[:5], missing="not here")
+    monkeypatch.setattr(rules, "_truth", lambda name, data_dir: part)
+    assert cli(*plain).code == 0
+    strict = cli(*plain, "--strict")
+    assert strict.code == 1
+    assert "problem: not all labels could be compared: give --data-dir" in strict.out
+
+
+def test_a_submission_needs_no_licence_and_says_so(cli: Cli, checkpoint: Path, tmp_path: Path) -> None:
+    said = ("--name", "Mine", "--contact", "me@example.org", "--protocol", "standard")
+    ran = cli("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *said, "--out", tmp_path / "s")
+    assert ran.code == 0, ran.err
+    assert "licence: not stated" in (tmp_path / "s" / "card.yaml").read_text()
 
 
 def test_check_as_json_and_a_folder_that_is_none(cli: Cli, packed: Path, tmp_path: Path) -> None:

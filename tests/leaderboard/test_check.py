@@ -1,5 +1,6 @@
 """Every refusal has its own line, all lines come at once, and no input makes the checker fail."""
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -71,6 +72,16 @@ def put(column: str, row: int, value: Any) -> Change:
     return change
 
 
+def put_broken(stage: str) -> Change:
+    """Say of an example that AutoAttack broke that this stage did."""
+
+    def change(a_card, a_manifest, frame):
+        broken = (frame["autoattack_broken_by"] == "apgd-ce").fillna(False)
+        frame.loc[int(np.flatnonzero(broken)[0]), "autoattack_broken_by"] = stage
+
+    return change
+
+
 def lucky(a_card, a_manifest, frame):
     a_manifest["protocol"]["seed"] = 7
     a_manifest["attacks"]["pgd20"]["seed"] = 7
@@ -116,6 +127,7 @@ REFUSALS: dict[str, tuple[Change, str]] = {
     "no number": (put("clean_confidence", 4, np.nan), "clean_confidence outside 1/K..1"),
     "robust where PGD-20 breaks": (hides_pgd, "robust under AutoAttack, and broken by PGD-20: 1 example(s)"),
     "a stage that does not fit": (put("autoattack_broken_by", 4, "square"), "autoattack_broken_by does not go with"),
+    "no stage": (put_broken("banana"), "autoattack_broken_by is no stage of apgd-ce: 1 example(s)"),
     "too many steps": (put("pgd20_broken_at", 4, 21), "pgd20_broken_at does not go with"),
     "other weights": (set_in("card", "0" * 64, "weights", "sha256"), "its SHA-256 is not the one in card.yaml"),
     "weights outside": (
@@ -451,6 +463,71 @@ def test_no_table_makes_the_checker_fail(tmp_path_factory, changes, short):
     checked = check_submission(folder, Rules(locked, truth))
     assert all(isinstance(p, str) and p.isprintable() for p in checked.problems)
     assert not checked.accepted  # the hash in the manifest is another table's
+
+
+def packed(tmp_path_factory, a_manifest, frame):
+    folder = tmp_path_factory.mktemp("s")
+    made, _ = card_of(card())
+    pack(folder, made, Outcomes(frame.reset_index(drop=True), a_manifest), WEIGHTS)
+    return folder
+
+
+DESCRIBES = ["hardware", "seconds", "notes", "warnings", "extra", "seed", "model", "dataset"]
+"""Keys of a manifest that do not, or not as a whole, determine its run."""
+
+
+@SLOW
+@given(st.dictionaries(st.sampled_from(DESCRIBES), PLAIN | st.dictionaries(st.text(max_size=12), PLAIN, max_size=3)))
+def test_no_manifest_whose_hashes_fit_makes_the_last_stage_fail(tmp_path_factory, changes):
+    """Such a one passes all stages but the last, in which the folder is read as the board reads it."""
+    folder = packed(tmp_path_factory, manifest(), table())
+    held = json.loads((folder / "manifest.json").read_text())
+    for key, value in changes.items():
+        held[key] = held[key] | value if isinstance(value, dict) and isinstance(held.get(key), dict) else value
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        held["run"] = run_identity(held)
+    (folder / "manifest.json").write_text(json.dumps(held))
+    checked = check_submission(folder, Rules(locked, truth))
+    assert all(isinstance(p, str) and p.isprintable() for p in checked.problems)
+    assert checked.accepted == (checked.outcomes is not None)
+    if checked.accepted:
+        summarize(checked.outcomes)
+
+
+@SLOW
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), min_size=60, max_size=60),
+    st.permutations(range(60)),
+)
+def test_every_table_that_an_evaluation_can_give_is_accepted(tmp_path_factory, drawn, order):
+    """Whatever it says of the model: all right, all wrong, a class that is never predicted."""
+    frame = table()
+    clean, weak, held = (np.array(column) for column in zip(*drawn, strict=True))
+    label = frame["label"].to_numpy()
+    strong = np.where(clean != label, clean, np.where(held & (weak == label), label, (label + 1) % 3))
+    frame["clean_pred"], frame["pgd20_pred"] = clean.astype(np.int16), pd.array(weak, dtype="Int16")
+    frame["pgd20_broken_at"] = pd.array(np.where(weak != label, 3, -1), dtype="Int16")
+    frame["pgd20_broken_at"] = frame["pgd20_broken_at"].replace(-1, pd.NA)
+    frame["autoattack_pred"] = pd.array(strong, dtype="Int16")
+    stage = np.where(clean != label, "clean", np.where(strong != label, "apgd-ce", None))
+    frame["autoattack_broken_by"] = pd.Series(stage, dtype="string")
+    checked = check_submission(packed(tmp_path_factory, manifest(), frame.iloc[list(order)]), Rules(locked, truth))
+    assert checked.problems == []
+    assert len(checked.outcomes) == 60
+
+
+def test_an_attack_that_mends_errors_is_noted(tmp_path, rules):
+    """PGD-20 raises the loss: that it puts right what was wrong is for a person to look at, and no proof."""
+    frame = table()
+    wrong = frame["clean_pred"] != frame["label"]
+    frame.loc[wrong, "pgd20_pred"] = frame.loc[wrong, "label"]
+    frame.loc[wrong, "pgd20_broken_at"] = pd.NA
+    made, _ = card_of(card())
+    pack(tmp_path, made, Outcomes(frame, manifest()), WEIGHTS)
+    checked = check_submission(tmp_path, rules)
+    assert checked.accepted
+    of = f"{wrong.sum()} of the {wrong.sum()} examples misclassified clean are correct under attack"
+    assert checked.notes == [f"pgd20: {of}"]
 
 
 @pytest.mark.parametrize("sha256", [sha256_plain(WEIGHTS), "a" * 64])
