@@ -35,7 +35,7 @@ from fairbench.evaluation.costs import SCORING, Survivors, Work, autoattack_work
 from fairbench.evaluation.runner import BATCH_SIZE, fitted
 from fairbench.evaluation.speed import Flops, count_flops
 from fairbench.files import make_folder, write_json
-from fairbench.leaderboard.results import read_result, result_names, results_folder
+from fairbench.leaderboard.results import read_result, result_names, result_path
 from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model
 from fairbench.models.prepare import frozen
@@ -196,7 +196,7 @@ def bytes_per_row(attack: str) -> float:
     for name in result_names():
         kept = read_result(name)
         if attack in kept.attacks and kept.manifest["dataset"]["name"] != "adult":
-            sizes.append((results_folder() / f"{name}.parquet").stat().st_size / len(kept))
+            sizes.append(result_path(name).with_suffix(".parquet").stat().st_size / len(kept))
     return median(sizes)
 
 

@@ -10,6 +10,7 @@
     python tools/publish.py --results NAME quick --attacks pgd10,least-steps,least-epsilon --max-epsilon 64/255
     python tools/publish.py --results NAME sooksatra2022 --attacks least-epsilon --max-epsilon 20 --resolution 5
     python tools/publish.py --results model.pt standard --dataset fashion_mnist  # a checkpoint made by others
+    python tools/publish.py --results NAME standard --correction WHY             # a new version; the old one stays
     python tools/publish.py --luf runs/luf_standard                          # a leave-one-out result
 
 An evaluation that was killed goes on where it stopped.
@@ -90,7 +91,8 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
     split = "sample" if chosen.examples == "sample" else "test"
     data = load_dataset(asked.dataset or model.dataset, split, data_dir=asked.data_dir, resize=model.input_size)
     source = None if asked.transfer_from is None else load_model(asked.transfer_from)
-    print(write_result(evaluate(model, data, chosen, transfer_from=source)).name)
+    outcomes = evaluate(model, data, chosen, transfer_from=source)
+    print(write_result(outcomes, correction=asked.correction).name)
 
 
 def keep_luf(run: Path) -> None:
@@ -117,6 +119,7 @@ if __name__ == "__main__":
     parser.add_argument("--max-epsilon")
     parser.add_argument("--resolution")
     parser.add_argument("--attacks")
+    parser.add_argument("--correction", metavar="WHY")
     parser.add_argument("--dataset")
     parser.add_argument("--transfer-from")
     parser.add_argument("--data-dir")

@@ -11,7 +11,7 @@ import numpy as np
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.board import read_submission, versions
 from fairbench.leaderboard.card import SubmissionCard
-from fairbench.leaderboard.results import read_result, result_names, results_folder
+from fairbench.leaderboard.results import read_result, result_names, result_path, results_folder
 from fairbench.leaderboard.zoo_card import zoo_card
 from fairbench.metrics import AttackSummary, summarize
 from fairbench.metrics.intervals import Interval
@@ -127,7 +127,7 @@ def read_entries(board: Path) -> list[Entry]:
     folder = kept_folder(board)
     entries = []
     for name in result_names(folder):
-        entry = _kept(read_result(name, folder), folder / f"{name}.parquet")
+        entry = _kept(read_result(name, folder), result_path(name, folder).with_suffix(".parquet"))
         entries += [] if entry is None else [entry]
     for kept in versions(board).values():
         version = max(kept)

@@ -1,10 +1,12 @@
 """Kept results: what a model of the zoo did under a protocol, as its outcome table and the summary made from it.
 
 A result is two files of one name: ``NAME.parquet``, the outcome table, and ``NAME.json``, its manifest and summary. The
-table is the evidence; the summary is there to be read, and is never read back.
+table is the evidence; the summary is there to be read, and is never read back. A correction is a new version,
+``NAME.v2``, that names the old one and says why; the old one stays, and the latest is what counts.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +21,7 @@ from fairbench.provenance import sha256_file, sha256_plain
 from fairbench.registry import suggest
 
 _FORMAT = 1
+_VERSION = re.compile(r"\.v([1-9][0-9]*)$")
 _SHIPPED = Path(__file__).parent / "data"
 _IN_A_CLONE = Path(__file__).parents[2] / "leaderboard"
 
@@ -71,36 +74,65 @@ def _plain(value: Any) -> str:
 
 
 def result_names(folder: Path | None = None) -> list[str]:
-    """Return the names of all kept results, sorted."""
-    return sorted(path.stem for path in (folder or results_folder()).glob("*.json"))
+    """Return the names of all kept results, sorted; the versions of one have one name."""
+    return sorted({_VERSION.sub("", path.stem) for path in (folder or results_folder()).glob("*.json")})
 
 
-def write_result(outcomes: Outcomes, folder: Path | None = None) -> Path:
+def result_path(name: str, folder: Path | None = None) -> Path:
+    """Return the JSON file of the latest version of a result, whether there is one or not; its table lies beside it."""
+    folder = folder or results_folder()
+    held = [path for path in folder.glob("*.json") if _VERSION.sub("", path.stem) == name]
+    return max(held, key=_version, default=folder / f"{name}.json")
+
+
+def _version(path: Path) -> int:
+    found = _VERSION.search(path.stem)
+    return 1 if found is None else int(found[1])
+
+
+def write_result(outcomes: Outcomes, folder: Path | None = None, *, correction: str | None = None) -> Path:
     """Keep a result and return its JSON file. The same result again changes nothing.
+
+    Parameters
+    ----------
+    correction
+        Why it takes the place of the one that has this name, which stays as it is.
 
     Raises
     ------
     OutcomesError
-        Another result has this name, or other rows of the same run, or the folder cannot be written.
+        Another result has this name, or other rows of the same run, and this is no correction; it corrects nothing; or
+        the folder cannot be written.
     """
     folder = make_folder(folder or results_folder())
-    path = folder / f"{result_name(outcomes.manifest)}.json"
+    name = result_name(outcomes.manifest)
+    path = result_path(name, folder)
     data = table_bytes(outcomes.frame)
+    replaces: dict[str, str] = {}
     if path.exists():
         there = _document(path)
-        if there["manifest"]["run"] != outcomes.manifest["run"]:
-            raise OutcomesError(f"{path} is another run's result; results are never overwritten. Remove it first.")
-        if there["table_sha256"] != sha256_plain(data):
-            raise OutcomesError(
-                f"{path} has other rows of the same run, made elsewhere perhaps; results are never overwritten. "
-                "Remove it first."
-            )
-        if _is_table(path.with_suffix(".parquet"), there):
+        same_run = there["manifest"]["run"] == outcomes.manifest["run"]
+        if not (same_run and there["table_sha256"] == sha256_plain(data)):
+            if not correction:
+                what = (
+                    "has other rows of the same run, made elsewhere perhaps" if same_run else "is another run's result"
+                )
+                raise OutcomesError(
+                    f"{path} {what}; results are never overwritten. A correction is a new version, and says why."
+                )
+            replaces = {"replaces": path.stem, "correction": correction}
+            path = folder / f"{name}.v{_version(path) + 1}.json"
+        elif _is_table(path.with_suffix(".parquet"), there):
             return path
+        else:  # its table was lost
+            replaces = {key: there[key] for key in ("replaces", "correction") if key in there}
+    elif correction:
+        raise OutcomesError(f"there is no {name} in {folder} to correct.")
     with replacing(path.with_suffix(".parquet")) as temporary:
         temporary.write_bytes(data)
     document = {
         "format": _FORMAT,
+        **replaces,
         "table_sha256": sha256_plain(data),
         "manifest": outcomes.manifest,
         "summary": summarize(outcomes).to_dict(),
@@ -110,7 +142,7 @@ def write_result(outcomes: Outcomes, folder: Path | None = None) -> Path:
 
 
 def read_result(name: str, folder: Path | None = None) -> Outcomes:
-    """Read a kept result by its name.
+    """Read the latest version of a kept result by its name.
 
     Raises
     ------
@@ -118,9 +150,20 @@ def read_result(name: str, folder: Path | None = None) -> Outcomes:
         There is none of this name (the nearest is suggested), or its files are damaged or do not belong together.
     """
     folder = folder or results_folder()
-    path = folder / f"{name}.json"
+    path = result_path(name, folder)
     if not path.is_file():
         raise OutcomesError(f"no kept result '{name}'.{suggest(name, result_names(folder))}")
+    return read_result_file(path)
+
+
+def read_result_file(path: Path) -> Outcomes:
+    """Read one version of a kept result by its JSON file.
+
+    Raises
+    ------
+    OutcomesError
+        Its files are damaged or do not belong together.
+    """
     document = _document(path)
     table = path.with_suffix(".parquet")
     if not _is_table(table, document):
@@ -133,7 +176,7 @@ def _is_table(path: Path, document: dict[str, Any]) -> bool:
 
 
 def read_manifests(folder: Path | None = None) -> list[dict[str, Any]]:
-    """Return the manifests of all kept results, by name; their tables are not opened.
+    """Return the manifests of all kept results, old versions too, by name; their tables are not opened.
 
     Raises
     ------
@@ -141,7 +184,7 @@ def read_manifests(folder: Path | None = None) -> list[dict[str, Any]]:
         A file is damaged.
     """
     folder = folder or results_folder()
-    return [dict(_document(folder / f"{name}.json")["manifest"]) for name in result_names(folder)]
+    return [dict(_document(path)["manifest"]) for path in sorted(folder.glob("*.json"))]
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, replacing, user_path, write_json
-from fairbench.leaderboard.results import read_result, result_names
+from fairbench.leaderboard.results import read_result, read_result_file, result_names
 from fairbench.metrics.comparison import Comparison
 from fairbench.metrics.paired import Estimate
 from fairbench.outcomes import Outcomes
@@ -75,7 +75,7 @@ def _candidates(text: str) -> list[Outcomes]:
         if (path.parent / MANIFEST).is_file():
             return [Outcomes.read(path.parent)]
         if path.with_suffix(".json").is_file():
-            return [read_result(path.stem, path.parent)]
+            return [read_result_file(path.with_suffix(".json"))]
         read_table(path)  # says what is wrong with it, if that is it
         raise OutcomesError(f"{path}: beside the table is no {MANIFEST} that says what it is of.")
     names = result_names()

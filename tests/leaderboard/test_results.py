@@ -8,7 +8,15 @@ import pytest
 
 from fairbench import Outcomes, summarize
 from fairbench.errors import OutcomesError
-from fairbench.leaderboard.results import read_result, result_name, result_names, results_folder, write_result
+from fairbench.leaderboard.results import (
+    read_manifests,
+    read_result,
+    read_result_file,
+    result_name,
+    result_names,
+    result_path,
+    write_result,
+)
 from fairbench.outcomes.identity import run_identity
 
 CLASSES = ["a", "b", "c"]
@@ -75,6 +83,41 @@ def test_other_rows_of_the_same_run_are_refused_and_the_same_rows_change_nothing
     assert path.with_suffix(".parquet").read_bytes() == before[path.with_suffix(".parquet").name][0]
 
 
+def test_a_correction_is_a_new_version_that_names_the_old_and_counts(tmp_path):
+    first = write_result(outcomes(), tmp_path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    paths = [first]
+    for version in range(2, 12):  # the tenth is after the second
+        better = outcomes(run=f"run{version}", seed=version)
+        paths.append(write_result(better, tmp_path, correction="the data were another's"))
+        assert paths[-1].name == f"model.standard.v{version}.json"
+        held = json.loads(paths[-1].read_text())
+        assert (held["replaces"], held["correction"]) == (paths[-2].stem, "the data were another's")
+        assert result_names(tmp_path) == ["model.standard"]
+        assert read_result("model.standard", tmp_path).manifest["run"] == f"run{version}"
+        assert write_result(better, tmp_path) == paths[-1]
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert read_result_file(first).manifest["run"] == "run1"
+    assert [m["run"] for m in read_manifests(tmp_path)].count("run1") == 1
+    with pytest.raises(OutcomesError, match="never overwritten"):
+        write_result(outcomes(run="another", seed=40), tmp_path)
+
+
+def test_a_lost_table_comes_back_to_its_own_version(tmp_path):
+    write_result(outcomes(), tmp_path)
+    second = write_result(outcomes(run="run2", seed=2), tmp_path, correction="why")
+    before = second.read_bytes()
+    second.with_suffix(".parquet").unlink()
+    assert write_result(outcomes(run="run2", seed=2), tmp_path) == second
+    assert second.read_bytes() == before
+    assert read_result("model.standard", tmp_path).manifest["run"] == "run2"
+
+
+def test_what_is_not_there_cannot_be_corrected(tmp_path):
+    with pytest.raises(OutcomesError, match=r"there is no model\.standard in .* to correct"):
+        write_result(outcomes(), tmp_path, correction="why")
+
+
 @pytest.mark.parametrize(
     ("modified", "expected"),
     [
@@ -119,7 +162,7 @@ def test_every_kept_result_is_whole_and_its_summary_is_what_the_table_gives(name
     kept = read_result(name)
     assert result_name(kept.manifest) == name
     assert run_identity(kept.manifest) == kept.manifest["run"]
-    document = json.loads((results_folder() / f"{name}.json").read_text())
+    document = json.loads(result_path(name).read_text())
     assert document["summary"] == json.loads(json.dumps(summarize(kept).to_dict()))
     sizes = {"quick": 1_000, "sooksatra2022": 15_060}  # and 10,000 images in a test split
     assert len(kept) == sizes.get(kept.manifest["protocol"]["name"], 10_000)
