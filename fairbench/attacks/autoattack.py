@@ -3,7 +3,8 @@
 APGD is theirs; FAB and Square take the steps of theirs in less time (fab.py, square.py; tests compare them with the
 package). Each stage and each target class runs on the survivors of the one before; the random starts depend on (seed,
 example index) alone, where the package draws them for a whole batch; and a success counts only once the original model
-confirms it. Resuming is the runner's, shard by shard: pyautoattack 0.2.0 raises when it restores a state it saved.
+confirms it. Features are attacked as if what each example may become were an image (unit_ball.py). Resuming is the
+runner's, shard by shard: pyautoattack 0.2.0 raises when it restores a state it saved.
 """
 
 import logging
@@ -20,6 +21,7 @@ from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
 from fairbench.attacks.fab import fab
 from fairbench.attacks.per_example import beside
 from fairbench.attacks.square import square
+from fairbench.attacks.unit_ball import RADIUS, UnitBall
 from fairbench.randomness import uniform_noise
 
 ITERATIONS = 100
@@ -40,9 +42,21 @@ _quiet.propagate = False  # its warnings about zero gradients are raised per run
 
 @dataclass(frozen=True)
 class _Batch:
+    """Survivors as images in [0, 1], and the radius in their unit; ``ball`` says what an image stands for."""
+
     x: Tensor
     y: Tensor
     index: np.ndarray
+    epsilon: float
+    ball: UnitBall | None = None
+
+    def of_images(self, model: "_Model", rows: Tensor | None = None) -> "_Model":
+        """Return the model as a function of such images, of some rows or of all."""
+        return model if self.ball is None else self.ball.model(model, rows)
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """Return what such images stand for."""
+        return images if self.ball is None else self.ball.inputs(images)
 
 
 _Model = Callable[[Tensor], Tensor]
@@ -107,16 +121,22 @@ class AutoAttack:
                 if not len(survivors):
                     continue
                 at = torch.from_numpy(survivors).to(x.device)
-                batch = _Batch(x[at], y[at], index[survivors])
+                batch = self._batch(x[at], y[at], index[survivors])
                 counted = _Counted(model, cost * len(survivors), tick)
-                found = self._inside(attack(counted, batch), batch.x)
+                found = self._inside(batch.inputs(attack(counted, batch)), x[at])
                 counted.finish()
-                broken = verify(found, batch.x, batch.y)
+                broken = verify(found, x[at], batch.y)
                 adversarial[at[broken]] = found[broken]
                 hit = broken.cpu().numpy()
                 broken_by[survivors[hit]] = name
                 survivors = survivors[~hit]
         return Proposal(adversarial, {"broken_by": broken_by})
+
+    def _batch(self, x: Tensor, y: Tensor, index: np.ndarray) -> _Batch:
+        if x.ndim > 2:
+            return _Batch(x, y, index, self.threat_model.epsilon)
+        ball = UnitBall(self.threat_model, x)
+        return _Batch(ball.centre, y, index, RADIUS, ball)
 
     def _inside(self, found: Tensor, x: Tensor) -> Tensor:
         """Undo float32 rounding at the border of the ball; a candidate further out than that is none: back to x."""
@@ -137,44 +157,45 @@ class AutoAttack:
     def _apgd_ce(self, model: _Model, batch: _Batch) -> Tensor:
         from pyautoattack.autopgd_base import APGDAttack
 
-        return self._apgd(APGDAttack(model, **self._common(batch), logger=_quiet), batch, _STREAM_APGD_CE)
+        attack = APGDAttack(batch.of_images(model), **self._common(batch), logger=_quiet)
+        return self._apgd(attack, batch, _STREAM_APGD_CE)
 
     def _apgd_t(self, model: _Model, batch: _Batch, rank: int) -> Tensor:
         from pyautoattack.autopgd_base import APGDAttack_targeted
 
-        attack = APGDAttack_targeted(model, **self._common(batch), logger=_quiet)
+        attack = APGDAttack_targeted(batch.of_images(model), **self._common(batch), logger=_quiet)
         with torch.no_grad():
-            attack.y_target = model(batch.x).argsort(dim=1)[:, -rank]
+            attack.y_target = attack.model(batch.x).argsort(dim=1)[:, -rank]
         return self._apgd(attack, batch, _STREAM_APGD_T + rank)
 
     def _apgd(self, attack: Any, batch: _Batch, stream: int) -> Tensor:
         """Run one start of APGD; its own start is scaled so that the largest pixel is at epsilon, and so is this."""
         attack.init_hyperparam(batch.x)
         noise = self._noise(batch, tuple(batch.x.shape[1:]), stream)
-        start = batch.x + self.threat_model.epsilon * attack.normalize(noise)
+        start = batch.x + batch.epsilon * attack.normalize(noise)
         _, right, _, found = attack.attack_single_run(batch.x, batch.y, x_init=start)
         return torch.where(beside(right == 0, batch.x), found, batch.x)
 
     def _fab(self, model: _Model, batch: _Batch, rank: int | None = None) -> Tensor:
         """Run FAB from the example itself, towards the class of some rank or (None) the nearest boundary."""
-        return fab(model, batch.x, batch.y, iterations=ITERATIONS, rank=rank)
+        return fab(batch.of_images(model), batch.x, batch.y, iterations=ITERATIONS, rank=rank)
 
     def _square(self, model: _Model, batch: _Batch) -> Tensor:
         """Run Square: stripes from the example's noise, then windows and signs from the seed, alike for every batch."""
         channels, _, width = batch.x.shape[1:]
         stripes = self._noise(batch, (channels, 1, width), _STREAM_SQUARE).sign()
         return square(
-            model,
+            partial(batch.of_images, model),
             batch.x,
             batch.y,
-            epsilon=self.threat_model.epsilon,
+            epsilon=batch.epsilon,
             queries=QUERIES,
             stripes=stripes,
             seed=self.seed,
         )
 
     def _common(self, batch: _Batch) -> dict[str, Any]:
-        return {"n_iter": ITERATIONS, "eps": self.threat_model.epsilon, "device": batch.x.device}
+        return {"n_iter": ITERATIONS, "eps": batch.epsilon, "device": batch.x.device}
 
     def _noise(self, batch: _Batch, shape: tuple[int, ...], stream: int) -> Tensor:
         return torch.from_numpy(uniform_noise(self.seed, batch.index, shape, stream=stream)).to(batch.x.device)

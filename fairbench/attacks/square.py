@@ -18,7 +18,8 @@ P_INIT = 0.8
 _HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 """Queries after which that share is halved."""
 
-Model = Callable[[Tensor], Tensor]
+OfRows = Callable[[Tensor], Callable[[Tensor], Tensor]]
+"""From (M,) rows of the examples to a function that maps their inputs (M, C, H, W) to (M, K) logits."""
 
 
 def window_side(query: int, height: int, width: int) -> int:
@@ -28,13 +29,13 @@ def window_side(query: int, height: int, width: int) -> int:
 
 
 @torch.no_grad()
-def square(model: Model, x: Tensor, y: Tensor, *, epsilon: float, queries: int, stripes: Tensor, seed: int) -> Tensor:
+def square(model: OfRows, x: Tensor, y: Tensor, *, epsilon: float, queries: int, stripes: Tensor, seed: int) -> Tensor:
     """Return for each example the input of the lowest margin found; the search for an example ends when it is broken.
 
     Parameters
     ----------
     model
-        Maps (B, C, H, W) to (B, K) logits.
+        The model, for each set of rows that is left.
     x, y
         (B, C, H, W) float32 in [0, 1] and (B,) int64 labels.
     epsilon
@@ -48,7 +49,7 @@ def square(model: Model, x: Tensor, y: Tensor, *, epsilon: float, queries: int, 
     """
     draw = torch.Generator().manual_seed(seed)
     found = (x + epsilon * stripes).clamp(0, 1)
-    margin = margin_of(model(found), y)
+    margin = margin_of(model(torch.arange(len(x), device=x.device))(found), y)
     at = (margin > 0).nonzero()[:, 0]
     best, low, high = found[at], (x[at] - epsilon).clamp(min=0), (x[at] + epsilon).clamp(max=1)
     least, labels = margin[at], y[at]
@@ -62,7 +63,7 @@ def square(model: Model, x: Tensor, y: Tensor, *, epsilon: float, queries: int, 
         window = (..., slice(top, top + side), slice(left, left + side))
         before = best[window].clone()
         best[window] = torch.clamp(before + 2 * epsilon * signs, low[window], high[window])
-        margin = margin_of(model(best), labels)
+        margin = margin_of(model(at)(best), labels)
         worse = margin >= least
         best[window] = torch.where(worse[:, None, None, None], before, best[window])
         least = torch.minimum(margin, least)

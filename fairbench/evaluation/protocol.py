@@ -105,11 +105,6 @@ class Protocol:
             raise ProtocolError(f"attacks {','.join(self.attacks)}: one stands twice.")
         if self.inputs == "images" and (self.protect or self.in_range):
             raise ProtocolError(f"--protect and --in-range are for features; protocol {self.name} attacks images.")
-        if self.inputs == "features" and "autoattack" in self.attacks:
-            raise ProtocolError(
-                "autoattack on features: pyautoattack clips its examples to [0, 1] pixels; take pgd20 with --restarts "
-                "and --score any."
-            )
 
     @classmethod
     def named(cls, name: str, *, steps: int | None = None, **changes: Any) -> "Protocol":

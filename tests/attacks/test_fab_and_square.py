@@ -76,7 +76,7 @@ def test_square_asks_and_keeps_what_the_authors_do(channels, classes):
         asked.append(len(inputs))
         return model(inputs)
 
-    found = square(model_counted, x, y, epsilon=0.03, queries=600, stripes=stripes, seed=4)
+    found = square(lambda rows: model_counted, x, y, epsilon=0.03, queries=600, stripes=stripes, seed=4)
     assert torch.equal(found, expected)
     broken = model(found).argmax(1) != y
     assert 0 < broken.sum() < len(x)
@@ -92,7 +92,7 @@ def test_square_ends_when_all_are_broken():
         asked.append(len(inputs))
         return nn.functional.one_hot((y[: len(inputs)] + 1) % 6, 6).float()
 
-    square(always_wrong, x, y, epsilon=0.03, queries=50, stripes=torch.ones(len(x), 3, 1, 8), seed=0)
+    square(lambda rows: always_wrong, x, y, epsilon=0.03, queries=50, stripes=torch.ones(len(x), 3, 1, 8), seed=0)
     assert asked == [len(x)]
 
 

@@ -105,7 +105,6 @@ def test_a_transfer_from_itself_is_the_white_box_reading(adult):
     ("protocol", "changes", "message"),
     [
         ("quick", {}, "protocol quick attacks images, and adult holds features; take --protocol sooksatra2022"),
-        ("sooksatra2022", {"attacks": ("autoattack",)}, "autoattack on features"),
         ("sooksatra2022", {"epsilon": 0.0}, "greater than 0, in the unit of the features"),
         ("sooksatra2022", {"protect": ("sexe",)}, "Did you mean 'sex'"),
         ("quick", {"protect": ("sex",)}, "--protect and --in-range are for features"),
