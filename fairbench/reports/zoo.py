@@ -15,7 +15,7 @@ from fairbench.reports.tables import fraction
 
 _PGD = ("standard", "sooksatra2022", "quick")
 """Protocols with PGD-20: on the whole test split of images, and of features, and on a sample; the first is shown."""
-_AUTOATTACK = (".leaderboard", ".quick.attacks-pgd20-autoattack")
+_AUTOATTACK = (".leaderboard", ".quick.attacks-pgd20-autoattack", ".sooksatra2022.attacks-pgd20-autoattack")
 """Results with AutoAttack, on the whole test split and on the sample; the first that is there is shown."""
 _HEADER = (
     "model",

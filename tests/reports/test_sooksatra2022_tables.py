@@ -106,8 +106,11 @@ def test_the_docs_page_quotes_what_is_kept():
         last = summarize(read_result(f"{name}_mlp_adult.sooksatra2022")).attacks["pgd20"]
         kept = read_result(f"{name}_mlp_adult.sooksatra2022.attacks-least-epsilon.max_epsilon-20.resolution-5")
         (broken,) = success_curves(kept, "least-epsilon", [10.0]).overall.to_dict("records")
+        kept = read_result(f"{name}_mlp_adult.sooksatra2022.attacks-pgd20-autoattack")
+        strong = summarize(kept).attacks["autoattack"]
         cells = (
             rate(last.avg_rob, last.intervals["avg_rob"]),
             rate(broken["average"], (broken["average_low"], broken["average_high"])),
+            rate(strong.avg_rob, strong.intervals["avg_rob"]),
         )
         assert f"| {label} | {' | '.join(cells)} |" in page
