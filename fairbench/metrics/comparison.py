@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fairbench.metrics.intervals import Interval, paired_difference, wilson
+from fairbench.metrics.least_epsilon import cru_eps_difference
 from fairbench.metrics.paired import Estimate, class_rates, mcnemar, paired_bootstrap, paired_cells
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
@@ -46,7 +47,8 @@ class Comparison:
     ``classes`` has a row per class and error ("std", "rob"): ``class``, ``error``, ``n``, ``a`` and ``b`` with ``_low``
     and ``_high`` (Wilson), ``difference`` with its ends (Newcombe's paired interval), ``only_a`` and ``only_b``
     (examples that only one of them gets wrong), ``p`` (McNemar's exact test), and ``p_holm``, corrected for the number
-    of classes. ``precisions`` is what the gradients of each model's attack were computed in, "float32" or "bfloat16".
+    of classes. ``cru_eps`` is there for a search for least epsilon. ``precisions`` is what the gradients of each
+    model's attack were computed in, "float32" or "bfloat16".
     """
 
     attack: str
@@ -56,6 +58,7 @@ class Comparison:
     worst: dict[str, Worst]
     cau: Estimate
     cru_s: Estimate
+    cru_eps: Estimate | None = None
     precisions: tuple[str, str] = ("float32", "float32")
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,6 +72,7 @@ class Comparison:
             "worst": {e: vars(found) | {"difference": vars(found.difference)} for e, found in self.worst.items()},
             "cau": vars(self.cau),
             "cru_s": vars(self.cru_s),
+            "cru_eps": None if self.cru_eps is None else vars(self.cru_eps),
         }
 
 
@@ -89,6 +93,7 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
         worst={error: _worst(cells, a.classes, error) for error in ERRORS},
         cau=_gap(cells, "std", 100),
         cru_s=_gap(cells, "rob", 1),
+        cru_eps=cru_eps_difference(a, b, attack),
         precisions=(a.precision, b.precision),
     )
 

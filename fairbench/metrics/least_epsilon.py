@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fairbench.errors import OutcomesError
 from fairbench.metrics.class_means import ClassMeans
 from fairbench.metrics.intervals import Interval
+from fairbench.metrics.paired import Estimate, check_same_examples
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 
@@ -79,6 +81,25 @@ def least_epsilons(outcomes: Outcomes, attack: str) -> LeastEpsilons | None:
         censored=int(censored.sum()),
         classes=table,
     )
+
+
+def cru_eps_difference(a: Outcomes, b: Outcomes, attack: str) -> Estimate | None:
+    """Return CRU_eps of the second minus that of the first, by the same examples resampled; None for another attack.
+
+    Raises
+    ------
+    OutcomesError
+        They are not of the same examples, or searched up to other radii.
+    """
+    check_same_examples(a, b, attack)
+    if f"{attack}_epsilon" not in a.frame:
+        return None
+    if len({outcomes.manifest["attacks"][attack]["epsilon"] for outcomes in (a, b)}) > 1:
+        raise OutcomesError(f"{attack} searched up to other radii; means of what withstands cannot be compared.")
+    measured = (a.frame[f"{attack}_pred"].notna() & b.frame[f"{attack}_pred"].notna()).to_numpy()
+    radii = np.stack([limited_epsilons(outcomes, attack)[measured] for outcomes in (a, b)], axis=1)
+    means = ClassMeans.of(a.frame["label"].to_numpy()[measured], radii, len(a.classes))
+    return means.estimate(lambda m: spread(m[..., 1]) - spread(m[..., 0]))
 
 
 def limited_epsilons(outcomes: Outcomes, attack: str) -> np.ndarray:

@@ -118,8 +118,9 @@ def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
         )
         cells = [f"{rate(worst.a)} {worst.class_a}", f"{rate(worst.b)} {worst.class_b}"]
         rows.append([f"worst {name}", *cells, signed(worst.difference, 2), "bootstrap"])
-    for name, estimate, digits in (("CAU", found.cau, 3), ("CRU_s", found.cru_s, 2)):
-        rows.append([name, "", "", signed(estimate, digits), "bootstrap"])
+    for name, estimate, digits in (("CAU", found.cau, 3), ("CRU_s", found.cru_s, 2), ("CRU_eps", found.cru_eps, 4)):
+        if estimate is not None:
+            rows.append([name, "", "", signed(estimate, digits), "bootstrap"])
     lines.append(_tabulate(rows, ["", a, b, "difference [95 % interval]", "test"], tablefmt))
     for error, name in _NAMES.items():
         header = [name, "n", a, b, "difference [95 % interval]", "only the first / second wrong", "p", "p (Holm)"]

@@ -11,12 +11,14 @@ from tabulate import tabulate
 
 from fairbench.files import replacing, write_json
 from fairbench.metrics import AttackSummary, Summary
-from fairbench.reports.tables import epsilon_text, precision_text, rate
+from fairbench.reports.tables import cru_eps_text, epsilon_text, fraction, precision_text, rate
 
 ERRORS = ("std", "bndy", "rob")
 FORMATS = {"table": "simple", "markdown": "github", "latex": "latex_booktabs"}
 """How a table is printed, and tabulate's word for it."""
 STEM = "models"
+GAPS = {"cau": "CAU", "cru_s": "CRU_s"}
+"""What sets a model's classes apart, by its name in files; CRU_eps stands behind them where it was searched for."""
 _COLUMNS = [f"{kind}_{error}" for error in ERRORS for kind in ("avg", "worst")]
 _Row = tuple[str, Summary, AttackSummary]
 
@@ -36,8 +38,13 @@ def as_text(summaries: Mapping[str, Summary], form: str) -> str:
     """Return the table in one of :data:`FORMATS`, or "csv"."""
     if form == "csv":
         return as_csv(summaries).rstrip("\n")
-    header = ["model", "dataset", "n", "attack", *(column.replace("_", " ") for column in _COLUMNS)]
+    header = ["model", "dataset", "n", "attack", *(column.replace("_", " ") for column in _COLUMNS), *GAPS.values()]
     rows = [_cells(row) for row in _rows(summaries)]
+    searches = [attack.least_epsilon for _, _, attack in _rows(summaries)]
+    if any(search is not None for search in searches):
+        header.append("CRU_eps")
+        for cells, search in zip(rows, searches, strict=True):
+            cells.append("" if search is None else cru_eps_text(search))
     return tabulate(rows, header, tablefmt=FORMATS[form], disable_numparse=True)
 
 
@@ -45,17 +52,24 @@ def as_csv(summaries: Mapping[str, Summary]) -> str:
     """Return plain numbers, and the ends of intervals as columns of their own; empty: not measured."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    ends = [f"{column}{end}" for column in _COLUMNS for end in ("", "_low", "_high")]
+    plain = [*_COLUMNS, *GAPS]
+    ends = [f"{column}{end}" for column in (*plain, "cru_eps") for end in ("", "_low", "_high")]
     classes = [f"worst_{error}_class" for error in ERRORS]
-    writer.writerow(["model", "dataset", "protocol", "n", "attack", "epsilon", "precision", *ends, *classes])
+    writer.writerow(
+        ["model", "dataset", "protocol", "n", "attack", "epsilon", "precision", *ends, "censored", *classes]
+    )
     for name, summary, attack in _rows(summaries):
-        numbers = [value for column in _COLUMNS for value in (getattr(attack, column), *attack.intervals[column])]
+        numbers = [value for column in plain for value in (getattr(attack, column), *attack.intervals[column])]
+        search = attack.least_epsilon
+        radii = [math.nan] * 3 if search is None else [search.cru_eps, *search.cru_eps_interval]
         writer.writerow(
             [
                 *(name, summary.dataset, summary.protocol, attack.n, attack.attack),
                 "" if attack.epsilon is None else f"{attack.epsilon:.6g}",
                 summary.precision,
                 *(f"{value:.4f}" if math.isfinite(value) else "" for value in numbers),
+                *(f"{value:.6f}" if math.isfinite(value) else "" for value in radii),
+                "" if search is None else search.censored,
                 *(getattr(attack, column) or "" for column in classes),
             ]
         )
@@ -108,4 +122,5 @@ def _cells(row: _Row) -> list[str]:
     if summary.precision != "float32":
         method += f" ({precision_text(summary.precision)})"
     figures = [f(attack, f"{kind}_{e}") for e in ERRORS for kind, f in (("avg", average_cell), ("worst", worst_cell))]
-    return [name, summary.dataset, f"{attack.n:,}", method, *figures]
+    gaps = [fraction(attack.cau, *attack.intervals["cau"]), average_cell(attack, "cru_s")]
+    return [name, summary.dataset, f"{attack.n:,}", method, *figures, *gaps]

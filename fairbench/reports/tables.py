@@ -88,8 +88,13 @@ def least_epsilon_lines(found: LeastEpsilons) -> str:
         value = _radius(row["mean"], (row["low"], row["high"]))
         lines.append(f"  {row['class']:<{width}}  {value}   {row['censored']} of {row['n']} withstand")
     lines.append(f"  {'average':<{width}}  {_radius(found.average, found.average_interval)}")
-    lines.append(f"CRU_eps {_radius(found.cru_eps, found.cru_eps_interval)}{_limited(found)}")
+    lines.append(f"CRU_eps {cru_eps_text(found)}")
     return "\n".join(lines)
+
+
+def cru_eps_text(found: LeastEpsilons) -> str:
+    """Return CRU_eps with its interval, and up to which radius it is if examples withstand that."""
+    return f"{_radius(found.cru_eps, found.cru_eps_interval)}{_limited(found)}"
 
 
 def _limited(found: LeastEpsilons) -> str:

@@ -18,6 +18,19 @@ def both(checkpoint, other_checkpoint):
     return ["evaluate", "--models", checkpoint, "--models", other_checkpoint, *OPTIONS]
 
 
+def test_a_search_has_its_column(cli, checkpoint, other_checkpoint):
+    asked = (*both(checkpoint, other_checkpoint), "--attacks", "least-epsilon", "--max-epsilon", "2/255")
+    asked = [text for text in asked if text not in ("--steps", 2)]
+    ran = cli(*asked, "--format", "csv")
+    assert ran.code == 0, ran.err
+    for row in csv.DictReader(io.StringIO(ran.out)):
+        assert float(row["cru_eps_low"]) <= float(row["cru_eps"]) <= float(row["cru_eps_high"]) <= 2 / 255
+        assert int(row["censored"]) > 0
+    table = cli(*asked).out
+    assert "CRU_eps" in table
+    assert "up to 2/255" in table
+
+
 def test_a_row_and_a_folder_a_model_and_the_same_bytes_as_alone(cli, checkpoint, other_checkpoint, tmp_path):
     ran = cli(*both(checkpoint, other_checkpoint), "--out", tmp_path / "all", "--format", "csv")
     assert ran.code == 0, ran.err
@@ -31,6 +44,10 @@ def test_a_row_and_a_folder_a_model_and_the_same_bytes_as_alone(cli, checkpoint,
     for row in rows:
         summary = document["models"][row["model"]]["attacks"]["pgd2"]
         assert float(row["avg_rob"]) == pytest.approx(summary["avg_rob"], abs=1e-4)
+        for gap in ("cau", "cru_s"):
+            assert float(row[gap]) == pytest.approx(summary[gap], abs=1e-4)
+            assert float(row[f"{gap}_low"]) == pytest.approx(summary["intervals"][gap][0], abs=1e-4)
+        assert row["cru_eps"] == ""
         assert float(row["worst_bndy_high"]) == pytest.approx(summary["intervals"]["worst_bndy"][1], abs=1e-4)
     assert "| one" in (tmp_path / "all" / "models.md").read_text()
     assert {path.name for path in (tmp_path / "all" / "one").iterdir()} == FILES

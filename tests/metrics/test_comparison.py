@@ -60,6 +60,30 @@ def test_average_and_worst_class_by_hand():
     assert found.cau.value == pytest.approx(2 / 6 - 1 / 6)
 
 
+def searched(radii, largest=0.2):
+    """Four cats and two dogs; NaN withstands the largest radius."""
+    frame = pd.DataFrame({"index": range(6), "label": [0, 0, 0, 0, 1, 1], "clean_pred": [0, 0, 0, 0, 1, 1]})
+    frame["least-epsilon_epsilon"] = np.array(radii, dtype=float)
+    frame["least-epsilon_pred"] = np.where(np.isnan(radii), frame["label"], 1 - frame["label"])
+    manifest = {"dataset": {"classes": ["cat", "dog"]}, "attacks": {"least-epsilon": {"epsilon": largest}}}
+    return Outcomes(frame, manifest)
+
+
+def test_the_difference_of_cru_eps_by_hand():
+    a = searched([0.1, 0.1, 0.1, 0.1, 0.0, 0.1])  # means 0.1 and 0.05
+    b = searched([0.1, 0.1, np.nan, 0.0, 0.1, np.nan])  # 0.1 and 0.15
+    found = compare(a, b, "least-epsilon").cru_eps
+    assert found.value == pytest.approx(0.05 - 0.05, abs=1e-6)
+    worse = compare(a, searched([0.0] * 4 + [0.1, np.nan]), "least-epsilon")
+    assert worse.cru_eps.value == pytest.approx(0.15 - 0.05, abs=1e-6)
+    low, high = worse.cru_eps.interval
+    assert low <= worse.cru_eps.value <= high
+    assert worse.to_dict()["cru_eps"]["value"] == worse.cru_eps.value
+    assert compare(a, a, "least-epsilon").cru_eps.interval == (0.0, 0.0), "the same examples of both are drawn"
+    with pytest.raises(OutcomesError, match="up to other radii"):
+        compare(a, searched([0.1] * 6, largest=0.3), "least-epsilon")
+
+
 def test_a_model_and_itself_do_not_differ():
     found = compare(A, A, "pgd20")
     assert found.average["rob"].p == 1.0
