@@ -10,6 +10,8 @@ import logging
 import operator
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -73,7 +75,7 @@ class Folded:
 
     def _fold(self) -> None:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _gradients_as_written():
                 warnings.simplefilter("ignore")
                 traced = fx.symbolic_trace(self.module)
         except Exception as error:  # control flow or Python code that the tracer cannot follow
@@ -102,6 +104,24 @@ class Folded:
         return fuse_conv_bn_weights(
             conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
         )
+
+
+@contextmanager
+def _gradients_as_written() -> Iterator[None]:
+    """Refuse to trace what decides on its own gradients: the tracer would record the forward pass, and lose them."""
+
+    def refuse(*_: Any) -> None:
+        raise TypeError("the forward pass has gradients of its own making")
+
+    with ExitStack() as stack:
+        for owner, name, instead in (
+            (torch.autograd.Function, "apply", classmethod(refuse)),
+            (torch.no_grad, "__enter__", refuse),
+            (torch.set_grad_enabled, "__init__", refuse),
+        ):
+            stack.callback(setattr, owner, name, owner.__dict__[name])
+            setattr(owner, name, instead)
+        yield
 
 
 class _Cast(nn.Module):

@@ -20,6 +20,10 @@ from fairbench.models.winograd import use_winograd
 
 _TOLERANCE = 1e-3
 """Largest difference of logits, relative to their spread, that folding may cause (float32 rounding is near 1e-5)."""
+_GRADIENT_TOLERANCE = 1e-2
+"""The same of gradients to the input, in L2: rounding moves units over their kink, and with it all behind them."""
+_GRADIENT_PROBE = 8
+"""Inputs whose gradients are compared."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ def prepare(module: nn.Module, probe: Tensor, precision: str = "fp32") -> Prepar
     Returns
     -------
     Prepared
-        On disagreement (or an architecture that cannot be traced) the module is a plain frozen copy.
+        On disagreement in logits or gradients (or an architecture that cannot be traced) the module is a plain frozen
+        copy.
     """
     plain = frozen(module)
     prepared = _prepared(plain, probe)
@@ -64,14 +69,14 @@ def _prepared(plain: nn.Module, probe: Tensor) -> Prepared:
         steps += ("channels-last",)
     with torch.no_grad():
         expected = plain(probe)
-    if not _agree(expected, found):
+    if not (_agree(expected, found) and _same_gradient(plain, folded, probe[:_GRADIENT_PROBE], layout)):
         warning = "the attack-ready copy disagreed with the model on a probe batch; the model itself is attacked."
         return Prepared(plain, ("eval", "frozen"), warning)
     return Prepared(folded, steps)
 
 
 def _half(plain: nn.Module, prepared: Prepared, probe: Tensor) -> Prepared:
-    half, layout = in_bfloat16(plain, prepared.module, probe)
+    half, layout = (None, None) if prepared.warning else in_bfloat16(plain, prepared.module, probe)
     if half is None:
         warning = (
             "the model cannot be attacked in bf16 (an operation without it, or too coarse): gradients are float32."
@@ -89,6 +94,26 @@ def _half(plain: nn.Module, prepared: Prepared, probe: Tensor) -> Prepared:
 def frozen(module: nn.Module) -> nn.Module:
     """Return a deep copy in ``eval()`` mode whose parameters take no gradient."""
     return copy.deepcopy(module).eval().requires_grad_(False)
+
+
+def _same_gradient(plain: nn.Module, folded: nn.Module, probe: Tensor, layout: torch.memory_format) -> bool:
+    """Whether the copy passes back what the model does: tracing loses gradients of a function's own making."""
+    expected, found = _gradient(plain, probe), _gradient(folded, probe.contiguous(memory_format=layout))
+    if expected is None or found is None:
+        return expected is found
+    return bool((found - expected).norm() <= _GRADIENT_TOLERANCE * expected.norm())
+
+
+def _gradient(module: nn.Module, probe: Tensor) -> Tensor | None:
+    """Return the gradient of the logits, added with alternating signs; None where nothing passes one back."""
+    x = probe.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        logits = module(x)
+        signs = 1.0 - 2.0 * (torch.arange(logits[0].numel(), device=x.device) % 2)
+        if not logits.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad((logits.flatten(1) * signs).sum(), x, allow_unused=True)
+    return None if gradient is None else gradient.float()
 
 
 def _agree(expected: Tensor, found: Tensor) -> bool:

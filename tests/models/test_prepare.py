@@ -153,6 +153,109 @@ def test_a_convolution_that_two_batch_norms_share_stays_right() -> None:
     assert torch.allclose(prepare(module, PROBE).module(PROBE), module(PROBE), atol=1e-4)
 
 
+class _Rounded(torch.autograd.Function):
+    """Rounds, and passes the gradient on."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return (x * 255).round() / 255
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class StraightThrough(nn.Module):
+    """A copy in which the gradient is lost, as tracing loses it, would withstand every attack."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = ConvNormDense()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(_Rounded.apply(x))
+
+
+class Steadied(StraightThrough):
+    """Divides by a mean that it takes no gradient through: a copy would have another gradient."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            scale = x.mean((1, 2, 3), keepdim=True)
+        return self.body(x / scale)
+
+
+class Switched(StraightThrough):
+    """The same by a switch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.set_grad_enabled(False):
+            scale = x.mean((1, 2, 3), keepdim=True)
+        return self.body(x / scale)
+
+
+class Hooked(StraightThrough):
+    """Scales its gradient by a hook, which the copying does not look for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body.register_full_backward_hook(_halve)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+
+def _halve(module: nn.Module, inwards: tuple[Tensor, ...], outwards: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (inwards[0] / 2,)
+
+
+def gradient(module: nn.Module) -> Tensor:
+    x = PROBE.clone().requires_grad_()
+    module(x).logsumexp(1).sum().backward()
+    assert x.grad is not None
+    assert x.grad.abs().sum() > 0
+    return x.grad
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [(StraightThrough, False), (Steadied, False), (Switched, False), (Hooked, True)]
+)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_gradient_of_the_models_own_making_is_kept(kind: type[nn.Module], told: bool, precision: str) -> None:
+    module = with_statistics(kind()).eval()
+    prepared = prepare(module, PROBE, precision)
+    assert ("disagreed with the model" in (prepared.warning or "")) == told
+    expected, found = gradient(module), gradient(prepared.module)
+    assert (found - expected).norm() <= (1e-6 if precision == "fp32" or told else 0.3) * expected.norm()
+
+
+def test_what_tracing_refuses_is_allowed_again_after_it() -> None:
+    prepare(with_statistics(Steadied()).eval(), PROBE)
+    x = PROBE.clone().requires_grad_()
+    with torch.no_grad():
+        assert not (2 * x).requires_grad
+    with torch.set_grad_enabled(False):
+        assert not (2 * x).requires_grad
+    assert torch.equal(_Rounded.apply(x), (x * 255).round() / 255)
+
+
+class Rounded(nn.Module):
+    """Rounds its input: nothing passes a gradient back, in the copy either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = ConvNormDense()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body((x * 255).detach().round() / 255)
+
+
+def test_a_model_without_gradients_is_prepared_like_another() -> None:
+    prepared = prepare(with_statistics(Rounded()).eval(), PROBE)
+    assert prepared.warning is None
+    assert "batch norm folded" in prepared.steps
+
+
 def test_a_copy_that_disagrees_is_not_used_and_a_warning_says_so() -> None:
     module = with_statistics(TensorsOnly()).eval()
     prepared = prepare(module, PROBE)
