@@ -33,7 +33,6 @@ def publish(run: Path, fp16: bool, url: str | None) -> None:
     from fairbench.errors import ModelError
     from fairbench.files import replacing
     from fairbench.models.cards import CARD_FILE, card_names, load_card, read_card
-    from fairbench.models.loading import dropped_classes
     from fairbench.models.weights import weights_path
     from fairbench.plain_yaml import dump_yaml, parse_yaml
     from fairbench.provenance import sha256_file
@@ -58,8 +57,6 @@ def publish(run: Path, fp16: bool, url: str | None) -> None:
         plain["provenance"] += "; weights rounded to float16"
     if card.name in card_names() and load_card(card.name).weights.sha256 != plain["weights"]["sha256"]:
         raise ModelError(f"the zoo has another {card.name}; remove its card and results first.")
-    if dropped_classes(str(run)):
-        raise ModelError(f"{card.name} was trained without some classes; a model of the zoo knows all of its dataset.")
     history = ROOT / "model_zoo" / "history" / f"{card.name}.csv"
     for source, copy in ((weights, target), (run / HISTORY, history)):
         copy.parent.mkdir(exist_ok=True)
@@ -76,6 +73,7 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
     from fairbench.evaluation import Protocol
     from fairbench.evaluation.protocol import parse_fraction
     from fairbench.leaderboard.results import write_result
+    from fairbench.models.loading import dropped_classes
 
     def radius(text: str | None, option: str) -> float | None:
         return None if text is None else parse_fraction(text, option)
@@ -90,6 +88,7 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
     model = load_model(name)
     split = "sample" if chosen.examples == "sample" else "test"
     data = load_dataset(asked.dataset or model.dataset, split, data_dir=asked.data_dir, resize=model.input_size)
+    data = data.without_classes(dropped_classes(name))
     source = None if asked.transfer_from is None else load_model(asked.transfer_from)
     outcomes = evaluate(model, data, chosen, transfer_from=source)
     print(write_result(outcomes, correction=asked.correction).name)

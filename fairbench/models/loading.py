@@ -105,14 +105,17 @@ def own_dataset(name: str) -> str:
 
 
 def dropped_classes(name: str) -> tuple[int, ...]:
-    """Return the classes that a trained run left out (``--drop-classes``); empty for any other model."""
-    if not _is_model_folder(name):
+    """Return the classes that a trained run, or a model of the zoo, was made without; empty for any other model."""
+    if _is_model_folder(name):
+        card = read_card(user_path(name) / CARD_FILE)
+    elif name in card_names():
+        card = load_card(name)
+    else:
         return ()
-    path = user_path(name) / CARD_FILE
-    recipe = (read_card(path).training or {}).get("recipe")
+    recipe = (card.training or {}).get("recipe")
     dropped = recipe.get("drop_classes", []) if isinstance(recipe, dict) else []
     if not isinstance(dropped, list) or not all(type(c) is int and c >= 0 for c in dropped):
-        raise ModelError(f"card {path}: training.recipe.drop_classes: {dropped!r} is not a list of class numbers.")
+        raise ModelError(f"card of {name}: training.recipe.drop_classes: {dropped!r} is not a list of class numbers.")
     return tuple(dropped)
 
 
