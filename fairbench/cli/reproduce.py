@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fairbench.cli.train import progress_bar
+from fairbench.errors import RecipeError
 
 
 def reproduce(
@@ -22,6 +23,9 @@ def reproduce(
 
     from fairbench.training.reproduce import reproduce
 
+    for option, value in (("--tolerance", tolerance), ("--points", points)):
+        if not 0 <= value < float("inf"):
+            raise RecipeError(f"{option} {value:g}: give a number from 0.")
     with progress_bar(f"{model}, again") as report:
         found = reproduce(model, out, epochs=epochs, data_dir=data_dir, device=device, report=report)
     rows = found.differences()
@@ -30,8 +34,10 @@ def reproduce(
         for row in rows
     ]
     print(tabulate(shown, headers="keys", floatfmt=".10g", disable_numparse=[1]))
-    for text in found.differs_in:
-        print(f"note: {text}, when it was recorded; other kernels round differently, and training lets that grow.")
+    for text in found.notes:
+        print(f"note: {text}")
+    if found.notes and not all(row["difference"] == 0 for row in rows):
+        print("other kernels round differently, and training lets that grow")
     if not found.agrees(tolerance, points):
         print(f"{model} did not come out as recorded (allowed: {tolerance:g} of the loss, {points:g} points of error).")
         raise typer.Exit(1)

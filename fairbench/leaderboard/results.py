@@ -5,6 +5,7 @@ table is the evidence; the summary is there to be read, and is never read back. 
 ``NAME.v2``, that names the old one and says why; the old one stays, and the latest is what counts.
 """
 
+import glob
 import json
 import re
 from collections.abc import Mapping
@@ -75,19 +76,31 @@ def _plain(value: Any) -> str:
 
 def result_names(folder: Path | None = None) -> list[str]:
     """Return the names of all kept results, sorted; the versions of one have one name."""
-    return sorted({_VERSION.sub("", path.stem) for path in (folder or results_folder()).glob("*.json")})
+    return sorted({_name_of(path) for path in (folder or results_folder()).glob("*.json")})
 
 
 def result_path(name: str, folder: Path | None = None) -> Path:
     """Return the JSON file of the latest version of a result, whether there is one or not; its table lies beside it."""
     folder = folder or results_folder()
-    held = [path for path in folder.glob("*.json") if _VERSION.sub("", path.stem) == name]
+    held = [path for path in folder.glob(f"{glob.escape(name)}*.json") if _name_of(path) == name]
     return max(held, key=_version, default=folder / f"{name}.json")
+
+
+def _name_of(path: Path) -> str:
+    """Return the name that a file is a version of; one that replaces nothing may end in ".v2" by itself."""
+    base = _VERSION.sub("", path.stem)
+    if base == path.stem:
+        return base
+    try:
+        replaces = _document(path).get("replaces")
+    except OutcomesError:  # whose version it was is not known any more; who reads it is told
+        return base
+    return base if isinstance(replaces, str) and base in (replaces, _VERSION.sub("", replaces)) else path.stem
 
 
 def _version(path: Path) -> int:
     found = _VERSION.search(path.stem)
-    return 1 if found is None else int(found[1])
+    return 1 if found is None or _name_of(path) == path.stem else int(found[1])
 
 
 def write_result(outcomes: Outcomes, folder: Path | None = None, *, correction: str | None = None) -> Path:

@@ -1,12 +1,13 @@
 """Train the first epochs of a model again, by what its card recorded, and compare them with its recorded history."""
 
 import csv
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairbench.datasets import load_dataset
-from fairbench.errors import RecipeError
+from fairbench.errors import RecipeError, first_line
 from fairbench.files import data_folder, user_path
 from fairbench.models.cards import CARD_FILE, ModelCard, card_names, load_card, read_card
 from fairbench.training.fit import Report
@@ -17,6 +18,8 @@ from fairbench.training.train import train_epochs
 
 JUDGED = ("lr", "loss", "avg_std", "avg_rob")
 """Columns of a history that a reproduction is judged by; a worst class of few held-out examples says little more."""
+_ALWAYS = ("lr", "loss")
+"""Those that every epoch has."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Reproduction:
 
     recorded: list[dict[str, Any]]
     again: list[dict[str, Any]]
-    differs_in: tuple[str, ...]
-    """Hardware and versions that are others than the recorded ones, as "torch 2.14.1, not 2.11.0"."""
+    notes: tuple[str, ...]
+    """Hardware and versions that are others than the recorded ones, and what the card does not say."""
 
     def differences(self) -> list[dict[str, Any]]:
         """Return a row per epoch and judged column: recorded, again, and the difference (relative for lr and loss)."""
@@ -69,7 +72,7 @@ def reproduce(
     ------
     RecipeError
         The card records no training, or one that followed the clock; the data or the start are others than it says;
-        or there is no history.
+        there is no whole history of these epochs; or ``out`` is in the run itself, or holds a finished one.
     FairbenchError
         As ``train``.
     """
@@ -78,9 +81,10 @@ def reproduce(
     recipe = _recipe(card)
     if facts.get("time_budget") is not None:
         raise RecipeError(f"{name} was trained under a time budget: its schedule followed the clock, not its epochs.")
-    rows = _read_history(history)
-    if not 1 <= epochs <= len(rows):
-        raise RecipeError(f"--epochs {epochs}: {name} has {len(rows)} recorded epochs.")
+    rows = _read_history(history, epochs)
+    _check_elsewhere(user_path(out), history.parent)
+
+    hardware = _hardware(card.name, facts, device)
 
     def checked(row: dict[str, Any]) -> None:
         if "note" in row:
@@ -89,9 +93,8 @@ def reproduce(
             report(row)
 
     data = load_dataset(recipe.dataset, "train", data_dir=data_dir)
-    hardware = Hardware(device, int(facts.get("processes", 1)), compile=bool(facts.get("compiled", False)))
     fitted, _ = train_epochs(recipe, out, data, hardware=hardware, report=checked, stop_after=epochs)
-    return Reproduction(rows[:epochs], fitted.history[:epochs], _differs(facts, fitted.made_with[0]))
+    return Reproduction(rows, fitted.history[:epochs], (*_unsaid(recipe, facts), *_differs(facts, fitted.made_with[0])))
 
 
 def _recorded(name: str) -> tuple[ModelCard, Path]:
@@ -110,15 +113,46 @@ def _recipe(card: ModelCard) -> Recipe:
     return without_own_code(parse_recipe(recipe, f"in the card of {card.name}"), f"the card of {card.name}")
 
 
-def _read_history(path: Path) -> list[dict[str, Any]]:
-    """Read a history's judged columns; None where an epoch has no held-out errors."""
+def _read_history(path: Path, epochs: int) -> list[dict[str, Any]]:
+    """Read a history's first epochs, the judged columns; None where an epoch has no held-out errors."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            return [
-                {k: float(v) if v else None for k, v in row.items() if k in JUDGED} for row in csv.DictReader(stream)
-            ]
+            rows = [{k: row[k] for k in JUDGED} for row in csv.DictReader(stream)]
+        if not 1 <= epochs <= len(rows):
+            raise RecipeError(f"--epochs {epochs}: {path} has {len(rows)} recorded epochs.")
+        found = [{k: float(v) if v or k in _ALWAYS else None for k, v in row.items()} for row in rows[:epochs]]
+        if not all(v is None or math.isfinite(v) for row in found for v in row.values()):
+            raise ValueError("a number is not finite")
+    except KeyError as error:
+        raise RecipeError(f"{path} is no history: it has no column {error}.") from error
     except (OSError, ValueError, TypeError) as error:
-        raise RecipeError(f"no recorded history to compare with: {path} ({type(error).__name__}).") from error
+        raise RecipeError(f"no recorded history to compare with: {path} ({first_line(error)})") from error
+    return found
+
+
+def _check_elsewhere(out: Path, recorded: Path) -> None:
+    """Refuse a folder in which epochs lie that were not trained again."""
+    inside = recorded.resolve() in (out.resolve(), *out.resolve().parents)
+    if inside or (out / CARD_FILE).exists():
+        what = "lies in the run that is trained again" if inside else "holds a finished run"
+        raise RecipeError(f"--out {out} {what}; choose a new folder.")
+
+
+def _hardware(name: str, facts: dict[str, Any], device: str) -> Hardware:
+    processes, compiled = facts.get("processes", 1), facts.get("compiled", False)
+    if type(processes) is not int or processes < 1 or type(compiled) is not bool:
+        raise RecipeError(f"the card of {name}: training.processes is a number, and training.compiled true or false.")
+    return Hardware(device, processes, compile=compiled)
+
+
+def _unsaid(recipe: Recipe, facts: dict[str, Any]) -> list[str]:
+    """Say what could not be compared because the card does not say it."""
+    kinds = {"data_sha256": "on what data", **({} if recipe.start is None else {"start_sha256": "from what weights"})}
+    return [
+        f"the card does not say {what} it was trained; not compared"
+        for key, what in kinds.items()
+        if not facts.get(key)
+    ]
 
 
 def _check_same(name: str, recorded: dict[str, Any], found: dict[str, Any], of_what: dict[str, str]) -> None:
@@ -131,6 +165,7 @@ def _differs(facts: dict[str, Any], now: dict[str, Any]) -> tuple[str, ...]:
     """Say which hardware and versions are not the recorded ones."""
     found = []
     for part in ("hardware", "versions"):
-        old, new = facts.get(part) or {}, now[part]
-        found += [f"{key} {new[key]}, not {old[key]}" for key in new if key in old and old[key] != new[key]]
+        old, new = facts.get(part), now[part]
+        if isinstance(old, dict):
+            found += [f"{key} {new[key]}, not {old[key]}" for key in new if key in old and old[key] != new[key]]
     return tuple(found)

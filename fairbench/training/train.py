@@ -63,7 +63,14 @@ def train(
     """
     data = dataset if dataset is not None else load_dataset(recipe.dataset, "train", data_dir=data_dir)
     _, model = train_epochs(
-        recipe, out, data, hardware=hardware, time_budget=time_budget, report=report, tensorboard=tensorboard
+        recipe,
+        out,
+        data,
+        hardware=hardware,
+        time_budget=time_budget,
+        report=report,
+        tensorboard=tensorboard,
+        own_data=dataset is not None,
     )
     return model
 
@@ -78,10 +85,12 @@ def train_epochs(
     report: Report | None = None,
     tensorboard: bool = False,
     stop_after: int | None = None,
+    own_data: bool = False,
 ) -> tuple[Fitted, Model]:
     """Train by a recipe on ``data``, to the end or for ``stop_after`` epochs of it; return what happened and the model.
 
-    ``out`` becomes a model folder at the end; stopped before, it is a run that goes on.
+    ``out`` becomes a model folder at the end; stopped before, it is a run that goes on. ``own_data`` says that ``data``
+    may be others than the recipe's name stands for, so that no command trains this again.
 
     Raises
     ------
@@ -113,7 +122,8 @@ def train_epochs(
     )
     if not (fitted.is_writer and fitted.is_whole):
         return fitted, Model(module, recipe.name, recipe.architecture, size, recipe.dataset)
-    _finish(recipe, method, fitted, data, out=out, hardware=hardware, time_budget=time_budget)
+    command = None if own_data else _command(recipe, hardware, time_budget, len(fitted.history))
+    _finish(recipe, method, fitted, data, out=out, command=command, time_budget=time_budget)
     arch = recipe.architecture if is_own_code(recipe.architecture) else None
     return fitted, load_model(out.absolute(), arch=arch, shape=data.shape)
 
@@ -185,7 +195,7 @@ def _finish(
     data: Dataset,
     *,
     out: Path,
-    hardware: Hardware,
+    command: str | None,
     time_budget: float | None,
 ) -> None:
     """Write weights and card, each whole or not at all."""
@@ -206,7 +216,7 @@ def _finish(
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
         **normalization,
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
-        "training": _training_facts(recipe, method, fitted, data, hardware=hardware, time_budget=time_budget),
+        "training": _training_facts(recipe, method, fitted, data, command=command, time_budget=time_budget),
         "provenance": f"trained by fairbench {__version__} with the recipe above",
         "licence": "not stated",
     }
@@ -237,12 +247,12 @@ def _training_facts(
     fitted: Fitted,
     data: Dataset,
     *,
-    hardware: Hardware,
+    command: str | None,
     time_budget: float | None,
 ) -> dict[str, Any]:
     """Say what really happened."""
     return {
-        "command": _command(recipe, hardware, time_budget, len(fitted.history)),
+        "command": command,
         "recipe": recipe.model_dump(mode="json"),
         "options": {f.name: getattr(method, f.name) for f in fields(method) if f.init},
         "training_images": fitted.training_images,
@@ -260,14 +270,20 @@ def _training_facts(
 
 
 def _command(recipe: Recipe, hardware: Hardware, time_budget: float | None, epochs: int) -> str | None:
-    """Return the command that trains this again; None where it needs code of one's own, or followed the clock alone."""
+    """Return the command that trains this again; None where it takes one's own code, the clock, or several machines."""
     shipped = load_recipe(recipe.name) if recipe.name in recipe_names() else None
     if shipped is None or _typed(shipped, build_method(shipped)) != recipe:
         own = ":" in recipe.method or is_own_code(recipe.architecture)
-        return None if own or time_budget else f"fairbench reproduce RUN --epochs {epochs} --out DIR"
-    options = [f"--recipe {recipe.name} --out DIR"]
+        if own or time_budget or hardware.nodes > 1:
+            return None
+        return f"fairbench reproduce RUN --epochs {epochs} --out DIR{_on(hardware)}"
+    options = [f"--recipe {recipe.name} --out DIR{_on(hardware)}"]
     options += [f"--devices {hardware.devices}"] if hardware.devices not in (1, "1") else []
     options += [f"--nodes {hardware.nodes}"] if hardware.nodes > 1 else []
     options += ["--compile"] if hardware.compile else []
-    options += [f"--time-budget {time_budget:g}s"] if time_budget is not None else []
+    options += [f"--time-budget {time_budget:.15g}s"] if time_budget is not None else []
     return " ".join(["fairbench train", *options])
+
+
+def _on(hardware: Hardware) -> str:
+    return "" if hardware.accelerator == "auto" else f" --device {hardware.accelerator}"

@@ -103,6 +103,24 @@ def test_a_correction_is_a_new_version_that_names_the_old_and_counts(tmp_path):
         write_result(outcomes(run="another", seed=40), tmp_path)
 
 
+def test_a_name_may_end_as_a_version_does(tmp_path):
+    """Of an attack made for a model that is called x.v2."""
+
+    def transferred(source, seed):
+        made = outcomes(seed=seed, run=f"run{seed}")
+        return Outcomes(made.frame, made.manifest | {"transfer_from": {"name": source}})
+
+    for source, seed in (("x.v2", 1), ("x", 2)):
+        assert write_result(transferred(source, seed), tmp_path).name == f"model.standard.transfer-{source}.json"
+    corrected = write_result(transferred("x.v2", 3), tmp_path, correction="why")
+    assert corrected.name == "model.standard.transfer-x.v2.v2.json"
+    with pytest.raises(OutcomesError, match="is another run's result"):
+        write_result(transferred("x", 4), tmp_path)
+    assert result_names(tmp_path) == ["model.standard.transfer-x", "model.standard.transfer-x.v2"]
+    for source, run in (("x", "run2"), ("x.v2", "run3")):
+        assert read_result(f"model.standard.transfer-{source}", tmp_path).manifest["run"] == run
+
+
 def test_a_lost_table_comes_back_to_its_own_version(tmp_path):
     write_result(outcomes(), tmp_path)
     second = write_result(outcomes(run="run2", seed=2), tmp_path, correction="why")

@@ -56,7 +56,7 @@ def test_the_same_machine_gives_the_recorded_epochs_to_the_bit(run, tmp_path, ep
     assert len(rows) == 4 * epochs
     assert all(row["difference"] == 0 and row["recorded"] == row["again"] for row in rows)
     assert found.agrees(0, 0)
-    assert not found.differs_in
+    assert not found.notes
     assert (tmp_path / "again" / "card.yaml").exists() == (epochs == 2)  # the last epoch makes it a model
 
 
@@ -76,12 +76,83 @@ def test_an_epoch_trained_again_goes_on_to_the_same_model(run, tmp_path) -> None
         ({"recipe": {"method": "os:system", "architecture": "small_cnn", "dataset": "digits"}}, "runs no code"),
         ({"recipe": {"method": "pgd_at", "architecture": "os:system", "dataset": "digits"}}, "runs no code"),
         ({"recipe": {"method": "pgd_at", "architecture": "small_cnn"}}, "dataset"),
+        ({"processes": "x"}, "training.processes is a number"),
+        ({"compiled": "false"}, "training.compiled true or false"),
     ],
 )
 def test_what_cannot_be_the_same_training_is_refused_before_it(copy, tmp_path, facts, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         reproduce(copy(**facts), tmp_path / "again")
     assert not (tmp_path / "again" / "history.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ("epoch,lr,loss,avg_std,avg_rob\n0,0.1,,,\n", "could not convert"),
+        ("epoch,lr,loss,avg_std,avg_rob\n0,,0.5,,\n", "could not convert"),
+        ("epoch,lr\n0,0.1\n", "it has no column 'loss'"),
+        ("epoch,lr,loss,avg_std,avg_rob\n0,0.1,nan,1,2\n", "not finite"),
+        ("epoch,lr,loss,avg_std,avg_rob\n0,0.1,0.5,inf,2\n", "not finite"),
+        ("epoch,lr,loss,avg_std,avg_rob\n", "--epochs 1: .* has 0 recorded epochs"),
+        ("", "--epochs 1: .* has 0 recorded epochs"),
+    ],
+)
+def test_a_damaged_history_is_refused_before_the_training(copy, tmp_path, history: str, message: str) -> None:
+    folder = copy()
+    (tmp_path / "copy" / "history.csv").write_text(history)
+    with pytest.raises(RecipeError, match=message):
+        reproduce(folder, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_what_was_trained_before_is_no_reproduction(run, copy, tmp_path) -> None:
+    before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in run.iterdir() if p.is_file()}
+    (tmp_path / "link").symlink_to(run)
+    for out in (run, run / "inside", tmp_path / "link", tmp_path / "link" / "inside"):
+        with pytest.raises(RecipeError, match="lies in the run that is trained again"):
+            reproduce(str(run), out)
+    copy()
+    with pytest.raises(RecipeError, match="holds a finished run"):
+        reproduce(str(run), tmp_path / "copy")
+    assert {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in run.iterdir() if p.is_file()} == before
+
+
+def test_what_the_card_does_not_say_is_said_to_be_not_compared(copy, tmp_path) -> None:
+    found = reproduce(copy(data_sha256=None, hardware="a text"), tmp_path / "again")
+    assert found.notes == ("the card does not say on what data it was trained; not compared",)
+    assert found.agrees(0, 0)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--tolerance", "nan"), ("--points", "-1"), ("--tolerance", "inf")])
+def test_the_command_takes_tolerances_from_0(cli, run, tmp_path, option: str, value: str) -> None:
+    ran = cli("reproduce", run, "--out", tmp_path / "again", option, value)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{option} {value}: give a number from 0" in ran.err
+
+
+def test_the_command_says_how_it_came_out(cli, run, copy, tmp_path) -> None:
+    same = cli("reproduce", run, "--out", tmp_path / "again")
+    assert same.code == 0, same.err
+    assert same.out.endswith("came out as recorded, to the last bit of each number.\n")
+    folder = copy()
+    path = tmp_path / "copy" / "history.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    rows[0]["loss"] = str(1.1 * float(rows[0]["loss"]))
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    other = cli("reproduce", folder, "--out", tmp_path / "other")
+    assert other.code == 1
+    assert "did not come out as recorded" in other.out
+
+
+def test_data_of_ones_own_have_no_command(tmp_path) -> None:
+    from fairbench.datasets import load_dataset
+
+    model = train(RECIPE.changed({"schedule.epochs": 1}), tmp_path / "run", dataset=load_dataset("digits", "test"))
+    assert model.card.training["command"] is None
 
 
 @pytest.mark.parametrize("epochs", [0, 3])
@@ -124,6 +195,7 @@ def test_the_card_says_how_it_was_trained(run) -> None:
         (Hardware(), None, ""),
         (Hardware(compile=True), 90.0, " --compile --time-budget 90s"),
         (Hardware(devices=2, nodes=2), None, " --devices 2 --nodes 2"),
+        (Hardware("cuda"), 12345678.5, " --device cuda --time-budget 12345678.5s"),
     ],
 )
 def test_a_shipped_recipe_is_trained_again_by_its_name(hardware, time_budget, expected: str) -> None:
@@ -133,8 +205,8 @@ def test_a_shipped_recipe_is_trained_again_by_its_name(hardware, time_budget, ex
     typed = _typed(recipe, build_method(recipe))
     command = "fairbench train --recipe trades6_resnet18 --out DIR"
     assert _command(typed, hardware, time_budget, 4) == command + expected
-    changed = typed.model_copy(update={"seed": 1})
-    assert _command(changed, hardware, None, 4).startswith("fairbench reproduce RUN")
+    changed = _command(typed.model_copy(update={"seed": 1}), hardware, None, 4)
+    assert changed is None if hardware.nodes > 1 else changed.startswith("fairbench reproduce RUN --epochs 4 --out DIR")
     assert _command(typed.model_copy(update={"name": "mine", "method": "a:B"}), replace(hardware), None, 4) is None
 
 
