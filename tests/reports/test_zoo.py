@@ -105,7 +105,7 @@ def test_a_figure_that_cannot_be_drawn_is_one_clear_line(options, message, cli, 
 def test_cifar10_models_meet_the_bounds_of_a_short_training():
     """On all test images where they were attacked, else on the sample."""
     trained = [name for name in TRAINED if load_card(name).dataset == "cifar10"]
-    assert {"bat_resnet18", "pgd_at_resnet18", "trades6_resnet18"} <= {*trained}
+    assert {"bat_resnet18", "pgd_at_resnet18", "trades6_resnet18", "frl007_resnet18"} <= {*trained}
     for name in trained:
         kept = [result for result in result_names() if result in (f"{name}.standard", f"{name}.quick")]
         found = summarize(read_result(max(kept))).attacks["pgd20"]
