@@ -267,11 +267,11 @@ def _confusion(outcomes: Outcomes, attack: str) -> np.ndarray:
 def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
     """Return the entry of a kept result; None for one that no board ranks.
 
-    Those are results with other steps, restarts, seeds or attacks, or with an attack that was made for another model.
+    Those are results with other steps, restarts or seeds, or with an attack that was made for another model.
     """
     protocol, name = outcomes.manifest["protocol"], str(outcomes.manifest["model"]["name"])
     sample = protocol["name"] == "quick"
-    changed = set(protocol["modified"]) - {"epsilon"} - ({"attacks"} if sample else set())
+    changed = set(protocol["modified"]) - {"epsilon", "attacks"}  # which others were run changes none
     attack = _judged(outcomes)
     if changed or attack is None or attack.epsilon is None or "transfer_from" in outcomes.manifest:
         return None

@@ -12,6 +12,8 @@ from fairbench.reports.drawing import PLAIN
 
 _LINE_HEIGHT = 13
 """Points between the names in a figure."""
+_FEW = 8
+"""Entries up to which all have their name in it, and not the front alone."""
 
 
 def draw_front(board: Board, path: Path) -> None:
@@ -37,16 +39,19 @@ def draw_front(board: Board, path: Path) -> None:
         )
         sns.despine(figure)
         figure.canvas.draw()  # settles where points lie on the page
-        _name_points(axes, [row for row in board.ranked if row.on_front])
+        drawn = [row for row in board.ranked if all(map(math.isfinite, row.point))]
+        _name_points(axes, drawn if len(drawn) <= _FEW else [row for row in drawn if row.on_front])
         figure.savefig(path, dpi=120, metadata={"Software": None})
         plt.close(figure)
 
 
 def _name_points(axes: Any, rows: Sequence[Row]) -> None:
-    """Write the names of points to their left, each below the last, with a line to the point where it is not beside."""
+    """Write the names of points left of all their intervals, each below the last, with a line to the point."""
     if not rows:
         return
     across, height = (axes.transData.transform([row.point for row in rows]) * 72 / axes.figure.dpi).T
+    ends = [(row.interval("avg_rob")[0], row.point[1]) for row in rows]
+    left = min((axes.transData.transform(ends) * 72 / axes.figure.dpi)[:, 0])
     line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4, "relpos": (1, 0.5)}
     below = math.inf
     for place in sorted(range(len(rows)), key=lambda i: -height[i]):
@@ -54,7 +59,7 @@ def _name_points(axes: Any, rows: Sequence[Row]) -> None:
         axes.annotate(
             _label(rows[place].entry),
             rows[place].point,
-            xytext=(min(across) - across[place] - 28, below - height[place]),
+            xytext=(left - across[place] - 12, below - height[place]),
             textcoords="offset points",
             ha="right",
             va="center",

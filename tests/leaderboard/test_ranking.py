@@ -248,3 +248,12 @@ def test_a_figure_names_an_entry_as_its_font_can(tmp_path, title, label, monkeyp
 )
 def test_extra_data_is_stated_where_all_weights_are_our_own(name, known):
     assert _extra_data_of_zoo(name) == known
+
+
+def test_autoattack_that_was_added_to_a_protocol_counts(tmp_path):
+    """What PGD-20 alone seemed to leave standing is not ranked by that once AutoAttack was run."""
+    added = {"attacks": ["pgd20", "autoattack"]}
+    write_result(outcomes("a", 10), tmp_path / "results")
+    write_result(outcomes("a", 100, modified=added, attacks=("pgd20", "autoattack")), tmp_path / "results")
+    (found,) = boards(read_entries(tmp_path))
+    assert [(row.entry.attack.attack, row.value("worst_rob")) for row in found.ranked] == [("autoattack", 100.0)]
