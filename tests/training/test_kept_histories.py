@@ -36,5 +36,5 @@ def test_the_first_epoch_comes_out_as_the_kept_history_says(data_dir, tmp_path) 
     """To the bit where it was recorded; another processor rounds differently, and an epoch lets that grow."""
     name = "trades6_lenet5_fashion_mnist"
     found = reproduce(name, tmp_path / "run", data_dir=data_dir("fashion_mnist"))
-    print(found.differs_in, found.differences())
+    print(found.notes, found.differences())
     assert found.agrees(tolerance=0.03, points=3)
