@@ -9,6 +9,7 @@
     python tools/publish.py --results NAME quick --attacks pgd20,autoattack
     python tools/publish.py --results NAME quick --attacks pgd10,least-steps,least-epsilon --max-epsilon 64/255
     python tools/publish.py --results NAME sooksatra2022 --attacks least-epsilon --max-epsilon 20 --resolution 5
+    python tools/publish.py --results NAME sooksatra2022 --attacks pgd20,autoattack --protect categorical --in-range
     python tools/publish.py --results model.pt standard --dataset fashion_mnist  # a checkpoint made by others
     python tools/publish.py --results NAME standard --correction WHY             # a new version; the old one stays
     python tools/publish.py --luf runs/luf_standard                          # a leave-one-out result
@@ -84,6 +85,8 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
         max_epsilon=radius(asked.max_epsilon, "--max-epsilon"),
         resolution=radius(asked.resolution, "--resolution"),
         attacks=None if asked.attacks is None else tuple(asked.attacks.split(",")),
+        protect=None if asked.protect is None else tuple(asked.protect.split(",")),
+        in_range=asked.in_range or None,
     )
     model = load_model(name)
     split = "sample" if chosen.examples == "sample" else "test"
@@ -118,6 +121,8 @@ if __name__ == "__main__":
     parser.add_argument("--max-epsilon")
     parser.add_argument("--resolution")
     parser.add_argument("--attacks")
+    parser.add_argument("--protect")
+    parser.add_argument("--in-range", action="store_true")
     parser.add_argument("--correction", metavar="WHY")
     parser.add_argument("--dataset")
     parser.add_argument("--transfer-from")

@@ -177,7 +177,7 @@ class AutoAttack:
         return torch.where(beside(right == 0, batch.x), found, batch.x)
 
     def _fab(self, model: _Model, batch: _Batch, rank: int | None = None) -> Tensor:
-        """Run FAB from the example itself, towards the class of some rank or (None) the nearest boundary."""
+        """Run FAB from the example (features: its box's centre) to the class of some rank, or (None) the nearest."""
         return fab(batch.of_images(model), batch.x, batch.y, iterations=ITERATIONS, rank=rank)
 
     def _square(self, model: _Model, batch: _Batch) -> Tensor:

@@ -13,7 +13,8 @@ def compare(
     a: Annotated[str, typer.Argument(help="A model with kept results, a run's folder, or an outcomes.parquet.")],
     b: Annotated[str, typer.Argument(help="Another, on the same examples.")],
     attack: Annotated[
-        str | None, typer.Option(help="pgd20 or autoattack. Default: AutoAttack where both have it.")
+        str | None,
+        typer.Option(help="pgd20 or autoattack. Default: AutoAttack, where as many examples have it."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for comparison.json, .md and .png.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,

@@ -27,7 +27,8 @@ def draw_front(board: Board, path: Path) -> None:
         sns.set_theme(style="whitegrid", context="notebook")
         figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
         axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
-        for row in board.ranked:
+        drawn = [row for row in board.ranked if all(map(math.isfinite, row.point))]
+        for row in drawn:
             _draw_point(axes, row)
         axes.margins(x=0.06, y=0.1)
         low, high = axes.get_xlim()
@@ -39,7 +40,6 @@ def draw_front(board: Board, path: Path) -> None:
         )
         sns.despine(figure)
         figure.canvas.draw()  # settles where points lie on the page
-        drawn = [row for row in board.ranked if all(map(math.isfinite, row.point))]
         _name_points(axes, drawn if len(drawn) <= _FEW else [row for row in drawn if row.on_front])
         figure.savefig(path, dpi=120, metadata={"Software": None})
         plt.close(figure)
@@ -70,8 +70,6 @@ def _name_points(axes: Any, rows: Sequence[Row]) -> None:
 
 def _draw_point(axes: object, row: Row) -> None:
     x, y = row.point
-    if not (math.isfinite(x) and math.isfinite(y)):
-        return
     colour = "#0173b2" if row.on_front else "#777777"
     reach = [
         [[max(v - low, 0)], [max(high - v, 0)]]

@@ -35,7 +35,7 @@ def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, s
         A model with kept results, a kept result (``MODEL.standard``), the folder of a run or submission, or its
         ``outcomes.parquet``.
     attack
-        Column of the tables; None for the first of AutoAttack and PGD-20 that both have. Whole splits come first.
+        Column of the tables; None for the first of AutoAttack and PGD-20 that both have. More examples come first.
 
     Raises
     ------
@@ -44,10 +44,14 @@ def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, s
     """
     wanted = ATTACKS if attack is None else (attack,)
     found_a, found_b = _candidates(a), _candidates(b)
-    for first, second in product(found_a, found_b):
-        for one in wanted:
-            if one in first.attacks and one in second.attacks and _same_terms(first, second, one):
-                return first, second, one
+    both = [
+        (first, second, one)
+        for one in wanted
+        for first, second in product(found_a, found_b)
+        if one in first.attacks and one in second.attacks and _same_terms(first, second, one)
+    ]
+    if both:
+        return max(both, key=lambda found: len(found[0]))
     has = ", ".join(sorted({name for found in (*found_a, *found_b) for name in found.attacks}))
     raise OutcomesError(
         f"{a} and {b} have no outcomes under {' or '.join(wanted)} on the same examples and by the same attack "

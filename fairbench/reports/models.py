@@ -39,13 +39,14 @@ def as_text(summaries: Mapping[str, Summary], form: str) -> str:
     if form == "csv":
         return as_csv(summaries).rstrip("\n")
     header = ["model", "dataset", "n", "attack", *(column.replace("_", " ") for column in _COLUMNS), *GAPS.values()]
-    rows = [_cells(row) for row in _rows(summaries)]
-    searches = [attack.least_epsilon for _, _, attack in _rows(summaries)]
-    if any(search is not None for search in searches):
+    rows = _rows(summaries)
+    cells = [_cells(row) for row in rows]
+    searches = [attack.least_epsilon for _, _, attack in rows]
+    if any(searches):
         header.append("CRU_eps")
-        for cells, search in zip(rows, searches, strict=True):
-            cells.append("" if search is None else cru_eps_text(search))
-    return tabulate(rows, header, tablefmt=FORMATS[form], disable_numparse=True)
+        for row, search in zip(cells, searches, strict=True):
+            row.append("" if search is None else cru_eps_text(search))
+    return tabulate(cells, header, tablefmt=FORMATS[form], disable_numparse=True)
 
 
 def as_csv(summaries: Mapping[str, Summary]) -> str:

@@ -162,10 +162,11 @@ def _check_same(name: str, recorded: dict[str, Any], found: dict[str, Any], of_w
 
 
 def _differs(facts: dict[str, Any], now: dict[str, Any]) -> tuple[str, ...]:
-    """Say which hardware and versions are not the recorded ones."""
+    """Say which hardware and versions are not the recorded ones: other kernels round differently, and that grows."""
     found = []
     for part in ("hardware", "versions"):
         old, new = facts.get(part), now[part]
         if isinstance(old, dict):
-            found += [f"{key} {new[key]}, not {old[key]}" for key in new if key in old and old[key] != new[key]]
+            differing = [key for key in new if key in old and old[key] != new[key]]
+            found += [f"{key} {new[key]}, and {old[key]} when it was recorded" for key in differing]
     return tuple(found)

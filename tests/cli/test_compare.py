@@ -85,3 +85,16 @@ def test_what_cannot_be_compared_is_one_line(cli: Cli, arguments: tuple[str, ...
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_models_of_features_are_compared_by_autoattack_too(cli: Cli) -> None:
+    """PGD-20's last iterate makes one of these look robust; both have a table of it that comes first by name."""
+    ran = cli("compare", "standard_mlp_adult", "pgd_at_mlp_adult")
+    assert "autoattack, 15,060 examples" in ran.out
+    pgd20 = cli("compare", "standard_mlp_adult", "pgd_at_mlp_adult", "--attack", "pgd20")
+    assert "pgd20, 15,060 examples" in pgd20.out
+
+
+def test_more_examples_come_before_the_stronger_attack(cli: Cli) -> None:
+    names = [f"{method}_lenet5_fashion_mnist" for method in ("cfa", "dafa")]
+    assert "pgd20, 10,000 examples" in cli("compare", *names).out

@@ -102,6 +102,13 @@ def test_the_docs_page_quotes_what_is_kept():
         for label in ("<=50K", ">50K"):
             cells = ["{difference:+.3f} [{low:+.3f}, {high:+.3f}]".format(**rows.loc[label]) for rows in found]
             assert f"| {attribute}, {label} | {' | '.join(cells)} |" in page
+    name = "standard_mlp_adult.sooksatra2022.attacks-pgd20-autoattack.in_range-True.protect-categorical"
+    narrow = summarize(read_result(name)).attacks
+    pgd, auto = (rate(narrow[a].avg_rob, narrow[a].intervals["avg_rob"]) for a in ("pgd20", "autoattack"))
+    value, _, interval = pgd.partition(" ")
+    assert f"{value} % {interval} with `--protect categorical --in-range`" in page
+    value, _, interval = auto.partition(" ")
+    assert f"(AutoAttack: 100 % and {value} % {interval})" in page
     for name, label in (("standard", "standard"), ("static_augmentation",) * 2, ("pgd_at", "PGD-AT")):
         last = summarize(read_result(f"{name}_mlp_adult.sooksatra2022")).attacks["pgd20"]
         kept = read_result(f"{name}_mlp_adult.sooksatra2022.attacks-least-epsilon.max_epsilon-20.resolution-5")
