@@ -7,6 +7,7 @@ import io
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from fairbench.errors import FairbenchError
@@ -32,6 +33,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911  (one return an error kin
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
+        _check(arguments)
         result = get_command(app)(arguments, prog_name="fairbench", standalone_mode=False)
         if result == _INTERRUPTED:  # Typer turns a keyboard interrupt into this code
             raise KeyboardInterrupt
@@ -52,6 +54,26 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911  (one return an error kin
     except Exception as error:
         message = f"internal error, {type(error).__name__}: {error}. Run again with --debug and report it."
         return _fail(" ".join(message.split()), _INTERNAL_ERROR, debug)
+
+
+def _check(arguments: list[str]) -> None:
+    """Refuse what makes no sense in any command.
+
+    An empty value is mostly a shell variable that is not set, and as a path it would mean the folder one is in.
+
+    Raises
+    ------
+    FairbenchError
+        A value is empty (what it follows is named), or two forms are asked for.
+    """
+    if {"--json", "--markdown"} <= set(arguments):
+        raise FairbenchError("--json and --markdown are two forms: choose one.")
+    for before, argument in pairwise(["fairbench", *arguments]):
+        option, equals, value = argument.partition("=")
+        if equals and option.startswith("--") and not value.strip():
+            raise FairbenchError(f"{option} is empty: give it a value, or leave it out.")
+        if not argument.strip():
+            raise FairbenchError(f"empty text after {before}: give it a value, or leave it out.")
 
 
 def _usage_errors() -> Any:

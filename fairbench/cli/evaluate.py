@@ -159,9 +159,11 @@ def evaluate(
         "protect": options.names(protect),
         "in_range": in_range or None,
     }
+    group = list(dict.fromkeys(group or []))
     radii = {"epsilon": epsilon, "max_epsilon": max_epsilon, "resolution": resolution, "step": step}
     if (model is None) == (not models):
-        raise ModelError("give --model, or --models for many, such as --models 'zoo:cifar10/*'.")
+        what = "not both --model and --models" if models else "--model, or --models for many"
+        raise ModelError(f"give {what}, such as --models 'zoo:cifar10/*'.")
     chosen_engine = _engine(engine, address, cpus_per_task, gpus_per_task)
     loading = {
         "resize": options.size(resize),
@@ -177,21 +179,28 @@ def evaluate(
     from fairbench.reports import folder
 
     if model is None:
+        from fairbench.models.patterns import matching
+
         if group:
             raise ProtocolError("--group is for one --model; with --models use --out and `fairbench eou`.")
 
+        def asked(name: str) -> "Protocol":
+            return _protocol(options.protocol(protocol, name, dataset), radii, dict(changes))
+
         def load(name: str) -> "tuple[Model, Dataset, Protocol, Model | None]":
-            its = _protocol(options.protocol(protocol, name, dataset), radii, dict(changes))
+            its = asked(name)
             loaded, data = load_both(name, dataset, data_dir, its, dict(loading))
             return loaded, data, its, None if transfer_from is None else load_source(transfer_from, data)
 
         computing = {"engine": chosen_engine, "device": device, "resume": not fresh, "precision": precision.value}
-        evaluate_models(models or [], load, {**computing, "batch_size": batch_size}, out, format.value, as_json=as_json)
+        named = matching(models or [])
+        options.refuse_for_all(asked, named.values())
+        evaluate_models(named, load, {**computing, "batch_size": batch_size}, out, format.value, as_json=as_json)
         return
     chosen = _protocol(options.protocol(protocol, model, dataset), radii, changes)
     with folder.claimed(out):
         loaded, data = load_both(model, dataset, data_dir, chosen, loading)
-        check_attributes(group or [], data)
+        check_attributes(group, data)
         source = None if transfer_from is None else load_source(transfer_from, data)
         outcomes, cached = run_shown(
             loaded,
@@ -208,7 +217,7 @@ def evaluate(
         summary = summarize(outcomes)
         if out is not None:
             folder.keep(outcomes, summary, out)
-    groups = [group_errors(outcomes, attribute, attack) for attribute in group or [] for attack in outcomes.attacks]
+    groups = [group_errors(outcomes, attribute, attack) for attribute in group for attack in outcomes.attacks]
     _print(summary, format, as_json, groups)
     if cached:
         run = outcomes.manifest["run"]

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ Load = Callable[[str], "Asked"]
 
 
 def evaluate_models(
-    patterns: Sequence[str],
+    named: Mapping[str, str],
     load: Load,
     computing: Mapping[str, Any],
     out: Path | None,
@@ -27,10 +27,12 @@ def evaluate_models(
     *,
     as_json: bool,
 ) -> None:
-    """Evaluate all that the patterns stand for, print a table, and end with 1 if one failed.
+    """Evaluate all that are named, print a table, and end with 1 if one failed.
 
     Parameters
     ----------
+    named
+        Short name, as files and tables have it, to what ``--model`` takes.
     load
         Loads a model by its name, with its data, protocol, and source of attacks.
     computing
@@ -41,11 +43,9 @@ def evaluate_models(
     from fairbench.evaluation import runner
     from fairbench.evaluation.many import evaluate_many
     from fairbench.metrics import summarize
-    from fairbench.models.patterns import matching
     from fairbench.reports import folder
     from fairbench.reports import models as report
 
-    named = matching(patterns)
     size = computing["batch_size"]
     options = {**computing, "batch_size": runner.BATCH_SIZE if size is None else size}
     loaders = {short: partial(_load_checked, load, name, short, options, out) for short, name in named.items()}

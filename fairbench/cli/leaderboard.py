@@ -68,7 +68,7 @@ def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> N
 
     def check_copy(folder: Path) -> "Checked":
         checked = check_submission(folder, rules(data_dir, taken(place)))
-        notes.extend(checked.notes)
+        notes[:] = checked.notes
         return checked
 
     added = add_submission(user_path(submission), place, check_copy)

@@ -2,10 +2,10 @@
 
 import itertools
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 
-from fairbench.errors import DatasetError, ModelError, ProtocolError
+from fairbench.errors import DatasetError, FairbenchError, ModelError, ProtocolError
 
 
 def floats(text: str | None, option: str) -> tuple[float, ...] | None:
@@ -95,8 +95,39 @@ def classes(text: str) -> tuple[int, ...]:
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Read "pgd20,autoattack"; None stays None."""
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    """Read "pgd20,autoattack"; None stays None.
+
+    Raises
+    ------
+    ProtocolError
+        There is nothing between two commas, or at an end.
+    """
+    if text is None:
+        return None
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts):
+        raise ProtocolError(f"'{text}': give names with one comma between.")
+    return parts
+
+
+def refuse_for_all(ask: Callable[[str], object], names: Iterable[str]) -> None:
+    """Raise, once, what options are wrong with, where no model can be evaluated by them.
+
+    Raises
+    ------
+    FairbenchError
+        ``ask`` raised for each name; this is what it said of the last.
+    """
+    faults: list[FairbenchError] = []
+    for name in names:
+        try:
+            ask(name)
+        except FairbenchError as error:
+            faults.append(error)
+        else:
+            return
+    if faults:
+        raise faults[-1]
 
 
 def same_classes(classes: Iterable[tuple[str, ...]]) -> None:

@@ -60,7 +60,8 @@ def submit(
 ) -> None:
     """Evaluate a model under the locked protocol and pack a submission for the leaderboard."""
     from fairbench.evaluation import Protocol
-    from fairbench.leaderboard.submission import pack
+    from fairbench.files import user_path
+    from fairbench.leaderboard.submission import pack, refuse_another_entry
     from fairbench.models.export import export
     from fairbench.reports import folder
 
@@ -88,6 +89,7 @@ def submit(
         "output": output,
     }
     chosen = Protocol.named(protocol.value)
+    refuse_another_entry(user_path(out), said["name"])
     with folder.claimed(out):
         loaded, data = load_both(model, dataset, data_dir, chosen, loading)
         exported = export(loaded)

@@ -236,7 +236,7 @@ def default_protocol(dataset: str) -> str:
 
 def _check_radius(what: str, value: float, *, pixels: bool) -> None:
     if not pixels and (not math.isfinite(value) or value <= 0):
-        raise ProtocolError(f"{what} {value:g}: it must be greater than 0, in the unit of the features.")
+        raise ProtocolError(f"{what} {value:g}: it must be finite and greater than 0, in the unit of the features.")
     if pixels and (not math.isfinite(value) or value <= 0):
         raise ProtocolError(f"{what} {value:g}: it must be greater than 0 and at most 1, such as 8/255.")
     if pixels and value > 1:

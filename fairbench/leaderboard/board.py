@@ -66,6 +66,8 @@ def add_submission(folder: Path, board: Path, check: Callable[[Path], Checked]) 
         It is refused, its labels could not be compared, or the board's folder cannot be written.
     """
     submission_files(folder)  # before a folder is made for what is none
+    if not board.exists():
+        _require(check(folder), folder)  # before a board is made for what does not come on it
     place = make_folder(board / SUBMISSIONS)
     try:
         with FileLock(board / _LOCK, timeout=_WAIT):
@@ -81,13 +83,7 @@ def _add(folder: Path, place: Path, check: Callable[[Path], Checked]) -> Path:
     staging = Path(tempfile.mkdtemp(dir=place, prefix=_STAGING))
     try:
         _copy(folder, staging)
-        checked = check(staging)
-        card, _ = require_accepted(checked, folder)
-        if not checked.labels_compared:
-            raise OutcomesError(
-                f"{folder}: its labels were not compared with the dataset's ({card.dataset} is not on this machine); "
-                "give --data-dir."
-            )
+        card = _require(check(staging), folder)
         target = make_folder(place / card.name) / str(next_version(card))
         staging.chmod(0o755)
         staging.rename(target)  # in one step; fails if it is there
@@ -97,6 +93,16 @@ def _add(folder: Path, place: Path, check: Callable[[Path], Checked]) -> Path:
         raise OutcomesError(f"cannot add {folder} to {place}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _require(checked: Checked, folder: Path) -> SubmissionCard:
+    card, _ = require_accepted(checked, folder)
+    if not checked.labels_compared:
+        raise OutcomesError(
+            f"{folder}: its labels were not compared with the dataset's ({card.dataset} is not on this machine); "
+            "give --data-dir."
+        )
+    return card
 
 
 def _copy(folder: Path, target: Path) -> None:

@@ -2,7 +2,7 @@
 
 import unicodedata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -128,12 +128,27 @@ def card_of(plain: object, where: str = "card.yaml") -> tuple[SubmissionCard | N
     try:
         return SubmissionCard.model_validate(plain), []
     except ValidationError as error:
-        return None, [_fault(where, fault["loc"], fault["msg"]) for fault in error.errors()]
+        return None, [_fault(where, fault) for fault in error.errors()]
     except (RecursionError, OverflowError) as error:
         return None, [f"{where}: not plain data ({first_line(error)})"]
 
 
-def _fault(where: str, place: tuple[int | str, ...], message: str) -> str:
+_FORMS = {
+    "name": "small letters, digits, - and _, 64 at most, the first a letter or a digit",
+    "replaces": "the name of an entry, a point and its version: my_method.1",
+    "dataset": "letters, digits, - and _",
+    "architecture": "letters, digits and _ . : / -",
+    "sha256": "64 hexadecimal digits",
+    "paper": "an address that begins with https:// or http://, without spaces",
+    "url": "an address that begins with https://, without spaces",
+}
+"""What a key's pattern asks for, in words."""
+
+
+def _fault(where: str, fault: Any) -> str:
+    place, message = fault["loc"], fault["msg"]
     key = ".".join(map(str, place))
+    if fault["type"] == "string_pattern_mismatch":
+        message = f"{fault['input']!r} is not {_FORMS[str(place[-1])]}"
     text = f"{where}: {key}: {message}" if key else f"{where}: {message}"
     return printable(" ".join(text.replace("Value error, ", "").split()))[:400]

@@ -242,6 +242,8 @@ def _known_weights(card: SubmissionCard | None, manifest: Any, known: Mapping[st
 
 
 def _truth(dataset: Any, rules: Rules, problems: list[str]) -> Truth | None:
+    if dataset is None and problems:  # there is no card to name it
+        return None
     truth = rules.truth(dataset) if isinstance(dataset, str) else None
     if truth is None:
         problems.append(f"there is no board for the dataset {_short(dataset)}; `fairbench datasets` lists those known")

@@ -6,7 +6,7 @@ from pathlib import Path
 from fairbench.download import LARGEST
 from fairbench.errors import OutcomesError
 from fairbench.files import replacing
-from fairbench.leaderboard.card import WEIGHTS, SubmissionCard
+from fairbench.leaderboard.card import WEIGHTS, SubmissionCard, read_submission_card
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import MANIFEST, TABLE
 from fairbench.plain_yaml import dump_yaml
@@ -73,14 +73,31 @@ def _shown(path: Path) -> str:
     return path.name.encode("unicode_escape").decode("ascii")[:100]
 
 
+def refuse_another_entry(folder: Path, name: str) -> None:
+    """Raise unless the folder is free for the entry of this name.
+
+    Raises
+    ------
+    OutcomesError
+        It holds another entry's submission, or a card that cannot be read.
+    """
+    if not (folder / CARD).exists():
+        return
+    held, _ = read_submission_card(folder / CARD)
+    if held is None or held.name != name:
+        what = "a card that is no submission's" if held is None else f"the submission of {held.name}"
+        raise OutcomesError(f"{folder} holds {what}; nothing was overwritten. Choose another --out.")
+
+
 def pack(folder: Path, card: SubmissionCard, outcomes: Outcomes, weights: bytes | None) -> None:
     """Write a submission's files, each whole or not at all.
 
     Raises
     ------
     OutcomesError
-        The folder cannot be written.
+        The folder holds another entry's, or cannot be written.
     """
+    refuse_another_entry(folder, card.name)
     if weights is not None:
         with replacing(folder / WEIGHTS) as temporary:
             temporary.write_bytes(weights)

@@ -48,7 +48,7 @@ class Comparison:
     and ``_high`` (Wilson), ``difference`` with its ends (Newcombe's paired interval), ``only_a`` and ``only_b``
     (examples that only one of them gets wrong), ``p`` (McNemar's exact test), and ``p_holm``, corrected for the number
     of classes. ``cru_eps`` is there for a search for least epsilon. ``precisions`` is what the gradients of each
-    model's attack were computed in, "float32" or "bfloat16".
+    model's attack were computed in, "float32" or "bfloat16"; ``epsilon`` is its radius, where it has one.
     """
 
     attack: str
@@ -60,11 +60,13 @@ class Comparison:
     cru_s: Estimate
     cru_eps: Estimate | None = None
     precisions: tuple[str, str] = ("float32", "float32")
+    epsilon: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; NaN stays NaN."""
         return {
             "attack": self.attack,
+            "epsilon": self.epsilon,
             "n": self.n,
             "precisions": list(self.precisions),
             "classes": self.classes.to_dict("records"),
@@ -95,6 +97,7 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
         cru_s=_gap(cells, "rob", 1),
         cru_eps=cru_eps_difference(a, b, attack),
         precisions=(a.precision, b.precision),
+        epsilon=a.manifest.get("attacks", {}).get(attack, {}).get("epsilon"),
     )
 
 

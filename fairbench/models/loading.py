@@ -66,6 +66,8 @@ def load_model(
     if (mean is None) != (std is None):
         raise ModelError("--mean and --std go together: give both or neither.")
     text = str(name)
+    if mean is not None and (text.startswith("robustbench:") or _is_model_folder(text) or not _is_path(text)):
+        raise ModelError(f"--mean and --std are for a checkpoint file; {text} brings its own normalisation.")
     if text.startswith("robustbench:"):
         from fairbench.models.robustbench import load_robustbench
 

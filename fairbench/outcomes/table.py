@@ -164,6 +164,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutcomesError(
+            f"{folder} holds no outcomes (it has no {MANIFEST}): name what `fairbench evaluate --out` wrote."
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise OutcomesError(f"{path} cannot be read ({error}).") from error
     if not isinstance(manifest, dict):

@@ -19,7 +19,7 @@ from fairbench.registry import suggest
 from fairbench.reports.board_text import BF16
 from fairbench.reports.drawing import PLAIN
 from fairbench.reports.readings import signed
-from fairbench.reports.tables import precision_text, rate
+from fairbench.reports.tables import epsilon_text, precision_text, rate, with_ties
 
 ATTACKS = ("autoattack", "pgd20")
 _PREFERRED = ("leaderboard", "standard")
@@ -100,7 +100,8 @@ def _preference(name: str) -> tuple[int, str]:
 def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
     """Return the comparison as text: averages and worst classes, then every class."""
     a, b = (name.replace("|", r"\|") for name in names) if tablefmt == "github" else names
-    lines = [f"{b} minus {a}, {found.attack}, {found.n:,} examples; below 0 the second errs less"]
+    radius = "" if found.epsilon is None else f" at {epsilon_text(found.epsilon)}"
+    lines = [f"{b} minus {a}, {found.attack}{radius}, {found.n:,} examples; below 0 the second errs less"]
     lines += [
         f"{name}: attacked with gradients in {precision_text(precision)}; the verdicts are float32's"
         for name, precision in zip((a, b), found.precisions, strict=True)
@@ -120,7 +121,11 @@ def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
                 test,
             ]
         )
-        cells = [f"{rate(worst.a)} {worst.class_a}", f"{rate(worst.b)} {worst.class_b}"]
+        errors = found.classes[found.classes["error"] == error]
+        cells = [
+            f"{rate(worst.a)} {with_ties(worst.class_a, errors['a'], worst.a)}",
+            f"{rate(worst.b)} {with_ties(worst.class_b, errors['b'], worst.b)}",
+        ]
         rows.append([f"worst {name}", *cells, signed(worst.difference, 2), "bootstrap"])
     for name, estimate, digits in (("CAU", found.cau, 3), ("CRU_s", found.cru_s, 2), ("CRU_eps", found.cru_eps, 4)):
         if estimate is not None:

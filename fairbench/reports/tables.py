@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.metrics import AttackSummary, Summary
@@ -63,10 +63,14 @@ def closing_rows(attack: AttackSummary) -> list[list[str]]:
 
 
 def _worst_name(attack: AttackSummary, error: str) -> str:
-    """Return the worst class's name, and how many others are as bad."""
     name = getattr(attack, f"worst_{error}_class")
-    ties = int((attack.classes[error] == getattr(attack, f"worst_{error}")).sum()) - 1
-    return "n/a" if name is None else f"{name} (and {ties} more)" if ties > 0 else name
+    return "n/a" if name is None else with_ties(name, attack.classes[error], getattr(attack, f"worst_{error}"))
+
+
+def with_ties(name: str, errors: Iterable[float], worst: float) -> str:
+    """Return the worst class's name, and how many others are as bad."""
+    ties = sum(error == worst for error in errors) - 1
+    return f"{name} (and {ties} more)" if ties > 0 else name
 
 
 def unfairness_line(attack: AttackSummary) -> str:

@@ -102,6 +102,8 @@ def _recorded(name: str) -> tuple[ModelCard, Path]:
     folder = user_path(name)
     if name not in card_names() and (folder / CARD_FILE).is_file():
         return read_card(folder / CARD_FILE), folder / HISTORY
+    if name not in card_names() and folder.is_dir():
+        raise RecipeError(f"{name} holds no finished run: it has no {CARD_FILE}.")
     return load_card(name), data_folder("model_zoo") / "history" / f"{name}.csv"
 
 

@@ -178,7 +178,12 @@ def test_an_output_that_is_not_there(name: str, output: str, message: str, nets:
         (["--attacks", "pdg20"], "unknown attack 'pdg20'. Did you mean 'pgd20'"),
         (["--attacks", "pgd0"], "PGD takes 1 to 10,000 steps"),
         (["--attacks", "pgd20,pgd20"], "one stands twice"),
-        (["--attacks", ","], "no attack"),
+        (["--attacks", ","], "give names with one comma between"),
+        (["--attacks", ""], "empty text after --attacks"),
+        (["--protect", "sex,,race"], "give names with one comma between"),
+        (["--out="], "--out is empty"),
+        (["--out", " "], "empty text after --out"),
+        (["--json", "--markdown"], "choose one"),
         (["--protocol", "quik"], "unknown protocol 'quik'. Did you mean 'quick'"),
         (["--engine", "locl"], "unknown engine 'locl'. Did you mean 'local'"),
         (["--batch-size", "0"], "batch size 0: it must be 1 or more"),
@@ -332,3 +337,9 @@ def test_stopping_by_keyboard_is_no_error_of_ours(cli: Cli, monkeypatch: pytest.
     ran = cli("models", "show", "natural_resnet18")
     assert ran.code == 130
     assert ran.err == "fairbench: stopped; the same command goes on where it was.\n"
+
+
+@pytest.mark.parametrize("model", ["bat_lenet5_fashion_mnist", "standard_mlp_adult", "robustbench:Standard"])
+def test_a_model_that_brings_its_normalisation_takes_no_other(model: str, cli: Cli) -> None:
+    ran = cli("evaluate", "--model", model, "--mean", "0.5", "--std", "0.5")
+    assert_refused(ran, f"{model} brings its own normalisation")

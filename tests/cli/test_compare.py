@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +16,13 @@ A, B = "pgd_at_lenet5_fashion_mnist", "bat_lenet5_fashion_mnist"
 def test_models_are_compared_on_the_whole_split_by_default(cli: Cli) -> None:
     ran = cli("compare", A, B)
     assert (ran.code, ran.err) == (0, "")
-    assert f"{B} minus {A}, autoattack, 10,000 examples" in ran.out
+    assert f"{B} minus {A}, autoattack at 8/255, 10,000 examples" in ran.out
     assert "McNemar p" in ran.out
 
 
 def test_autoattack_where_it_was_run(cli: Cli) -> None:
     sampled = (f"{name}.quick.attacks-pgd20-autoattack" for name in (A, B))
-    assert "autoattack, 1,000 examples" in cli("compare", *sampled, "--attack", "autoattack").out
+    assert "autoattack at 8/255, 1,000 examples" in cli("compare", *sampled, "--attack", "autoattack").out
 
 
 def test_results_folders_and_tables_are_the_same_thing(cli: Cli, tmp_path: Any) -> None:
@@ -78,6 +79,7 @@ def test_a_name_is_no_mathematics_and_no_column(cli: Cli, tmp_path: Any) -> None
             "no outcomes under pgd7 on the same examples and by the same attack (there is: autoattack, ",
         ),
         ((A, "nowhere/outcomes.parquet"), "no kept result, run folder or table"),
+        ((A, str(Path(__file__).parent)), "holds no outcomes (it has no manifest.json)"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
@@ -90,11 +92,16 @@ def test_what_cannot_be_compared_is_one_line(cli: Cli, arguments: tuple[str, ...
 def test_models_of_features_are_compared_by_autoattack_too(cli: Cli) -> None:
     """PGD-20's last iterate makes one of these look robust; both have a table of it that comes first by name."""
     ran = cli("compare", "standard_mlp_adult", "pgd_at_mlp_adult")
-    assert "autoattack, 15,060 examples" in ran.out
+    assert "autoattack at 10, 15,060 examples" in ran.out
     pgd20 = cli("compare", "standard_mlp_adult", "pgd_at_mlp_adult", "--attack", "pgd20")
-    assert "pgd20, 15,060 examples" in pgd20.out
+    assert "pgd20 at 10, 15,060 examples" in pgd20.out
+
+
+def test_classes_that_tie_for_the_worst_are_counted(cli: Cli) -> None:
+    """Both classes of Adult break entirely."""
+    assert "100.00 <=50K (and 1 more)" in cli("compare", "standard_mlp_adult", "pgd_at_mlp_adult").out
 
 
 def test_more_examples_come_before_the_stronger_attack(cli: Cli) -> None:
     names = [f"{method}_lenet5_fashion_mnist" for method in ("cfa", "dafa")]
-    assert "pgd20, 10,000 examples" in cli("compare", *names).out
+    assert "pgd20 at 8/255, 10,000 examples" in cli("compare", *names).out

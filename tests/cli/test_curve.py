@@ -86,7 +86,7 @@ def test_the_search_takes_the_largest_step_that_meets_all_radii(text: str, step:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "--epsilons '': give a number"),
+        ("", "empty text after --epsilons"),
         ("0.2,0.1", "give rising radii"),
         ("0:0.1", "give FIRST:LAST:STEP"),
         ("0.1:0:0.1", "give FIRST:LAST:STEP"),

@@ -91,8 +91,10 @@ def test_a_folder_of_another_run_is_refused_for_that_model_alone(cli, checkpoint
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give --model, or --models"),
-        (["--model", "a", "--models", "b"], "give --model, or --models"),
+        ([], "give --model, or --models for many"),
+        (["--model", "a", "--models", "b"], "give not both --model and --models"),
+        (["--models", "zoo:*/pgd*", "--epsilon", "eight"], "give a number such as 8/255"),
+        (["--models", "zoo:*/pgd*", "--attacks", "pgd0"], "PGD takes 1 to 10,000 steps"),
         (["--models", "zoo:cifra10/*"], "Did you mean 'cifar10'"),
         (["--models", "zoo:cifar10/nothing*"], "there are bat_resnet18"),
         (["--models", "nowhere/*.pt"], "nothing there has such a name"),

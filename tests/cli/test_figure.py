@@ -27,7 +27,7 @@ def test_results_that_are_missing_are_one_line_that_names_them(cli, tmp_path):
     ran = cli("figure", "sun2023-4", "--dataset", "cifar100", "--out", tmp_path / "f.png")
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert "results not kept yet: pgd_at_resnet18_cifar100.standard, trades6_resnet18_cifar100" in ran.err
-    assert "All are there for --dataset Fashion-MNIST" in ran.err
+    assert "All are there for --dataset CIFAR-10, Fashion-MNIST" in ran.err
     assert not list(tmp_path.iterdir())
 
 

@@ -160,12 +160,15 @@ def test_weights_at_an_address(cli: Cli, checkpoint: Path, tmp_path: Path, monke
     [
         (("--name", "///"), "give a name with --key"),
         (("--name", "我的方法"), "give a name with --key"),
-        (("--key", "../x"), "name: String should match"),
-        (("--paper", "javascript:alert(1)"), "paper: String should match"),
+        (("--key", "../x"), "name: '../x' is not small letters, digits"),
+        (("--paper", "javascript:alert(1)"), "paper: 'javascript:alert(1)' is not an address that begins"),
         (("--protocol", "quick"), "'quick' is not one of 'leaderboard', 'standard'"),
         (("--threat-epsilon", "much"), "--threat-epsilon 'much': give a number"),
-        (("--weights-url", "http://a.org/w.pt"), "weights.url: String should match"),
-        (("--replaces", "mine"), "replaces: String should match"),
+        (
+            ("--weights-url", "http://a.org/w.pt"),
+            "'http://a.org/w.pt' is not an address that begins with https",
+        ),
+        (("--replaces", "mine"), "replaces: 'mine' is not the name of an entry"),
     ],
 )
 def test_a_card_that_would_be_refused_is_refused_before_the_evaluation(
@@ -256,3 +259,13 @@ def test_serve_builds_shows_the_pages_to_this_machine_and_refuses_a_port_in_use(
         serving.wait()
         assert serving.stdout is not None
         serving.stdout.close()
+
+
+def test_another_entry_is_not_packed_over_one_that_is_there(cli: Cli, packed: Path, checkpoint: Path) -> None:
+    before = (packed / "card.yaml").read_bytes()
+    asked = ("submit", checkpoint, "--arch", "mlp", "--dataset", "digits", *SAID, "--out", packed)
+    ran = cli(*asked, "--key", "other")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "holds the submission of my_method; nothing was overwritten" in ran.err
+    assert (packed / "card.yaml").read_bytes() == before
+    assert cli(*asked).code == 0

@@ -104,7 +104,12 @@ def test_a_refused_submission_leaves_nothing(whole, tmp_path):
     (folder / "weights.safetensors").write_bytes(b"other")
     with pytest.raises(OutcomesError, match="SHA-256 is not the one in"):
         add(folder, tmp_path / "board")
-    assert list((tmp_path / "board" / "submissions").iterdir()) == []
+    assert not (tmp_path / "board").exists()
+    add(whole(), tmp_path / "board")
+    (folder / "card.yaml").write_text("name: other")
+    with pytest.raises(OutcomesError, match="is refused"):
+        add(folder, tmp_path / "board")
+    assert len(versions(tmp_path / "board")) == 1
 
 
 def test_labels_that_could_not_be_compared_keep_a_submission_out(whole, tmp_path):

@@ -219,3 +219,8 @@ def test_stopping_early_leaves_a_run_and_no_model(tmp_path) -> None:
     assert not (tmp_path / "run" / "card.yaml").exists()
     with (tmp_path / "run" / "history.csv").open() as stream:
         assert [row["epoch"] for row in csv.DictReader(stream)] == ["0"]
+
+
+def test_a_folder_without_a_finished_run_says_so(tmp_path) -> None:
+    with pytest.raises(RecipeError, match=r"holds no finished run: it has no card\.yaml"):
+        reproduce(str(tmp_path), tmp_path / "again")
