@@ -73,12 +73,16 @@ class TrainingData:
         >>> data.balanced().inputs[:, 0].tolist()
         [1.0, 2.0, 3.0, 4.0, 4.0, 4.0]
         """
+        rows = self.balanced_rows()
+        return TrainingData(self.inputs[rows], self.labels[rows], self.layout)
+
+    def balanced_rows(self) -> Tensor:
+        """Return (n,) int64, which examples :meth:`balanced` holds, class by class."""
         labels = self.labels.cpu().numpy()
         counts = np.bincount(labels)
         of_class = [np.flatnonzero(labels == c) for c in np.flatnonzero(counts)]
         rows = torch.from_numpy(np.concatenate([np.resize(found, counts.max()) for found in of_class]))
-        rows = rows.to(self.labels.device)
-        return TrainingData(self.inputs[rows], self.labels[rows], self.layout)
+        return rows.to(self.labels.device)
 
     def batches(
         self,

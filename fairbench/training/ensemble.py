@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from fairbench.errors import ModelError
+from fairbench.models.base import Normalize
 from fairbench.models.kernels import use_fast_kernels
 
 
@@ -34,7 +35,7 @@ class Ensemble(nn.Module):
     ----------
     module
         The network; it stays as it is. Its only weights are those of convolutions and dense layers, and it has no
-        dropout.
+        dropout. A normalisation of the inputs is the same for all.
     models
         L.
     name
@@ -200,7 +201,7 @@ def _check(module: nn.Module, name: str) -> None:
     for place, layer in module.named_modules():
         own = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
         kind = type(layer)
-        fits = kind in _STACKED and getattr(layer, "padding_mode", "zeros") == "zeros"
+        fits = kind is Normalize or (kind in _STACKED and getattr(layer, "padding_mode", "zeros") == "zeros")
         if (own and not fits) or isinstance(layer, nn.modules.dropout._DropoutNd):
             raise ModelError(
                 f"{name}: layer {place or 'itself'} ({kind.__name__}) cannot be computed for many models at once; take "

@@ -2,8 +2,9 @@
 and one of it without sample i, for every i that is left out.
 
 All models begin with the same weights and see the same batches in the same order, with the same augmentation and noise;
-in the model without sample i the batch that holds i is one smaller: i has weight 0 in the mean loss. So what differs
-between two models is the sample and what follows from it. Models are trained a chunk at a time, all of a chunk at once
+in the model without sample i the batch that holds i is one smaller: i has weight 0 in the mean loss, and so have its
+repetitions where classes are balanced. Inputs are normalised by the whole training set. So what differs between two
+models is the sample and what follows from it. Models are trained a chunk at a time, all of a chunk at once
 (:mod:`fairbench.training.ensemble`).
 
 A run lives in a folder. A finished chunk's confidences are a file of their own, and a long chunk writes its state after
@@ -38,7 +39,7 @@ from fairbench.training.data import TrainingData
 from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import Report, build_method
 from fairbench.training.method import Context, Method, method_class
-from fairbench.training.network import make_optimizer
+from fairbench.training.network import make_optimizer, normalized
 from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import STATE, RunFolder, write_weights
 from fairbench.training.schedule import learning_rate
@@ -158,12 +159,12 @@ def _check_recipe(recipe: Recipe, training: Dataset) -> None:
             "the examples of a batch by one another."
         )
     usual = {"ema": None, "select": "last", "precision": "32", "validation_per_class": 0}
-    for key, plain in (usual | {"normalize": False, "balance": False}).items():
+    for key, plain in usual.items():
         if (value := getattr(recipe, key)) != plain:
             raise RecipeError(f"{key} {value}: the leave-one-out ensemble trains without it; leave it out.")
     if recipe.batch_size < 2:
         raise RecipeError("batch size 1: without its sample a batch would be empty; give 2 or more.")
-    if recipe.batch_size > len(training):
+    if recipe.batch_size > len(training) and not recipe.balance:  # balanced there are more, and it is seen later
         raise RecipeError(f"batch size {recipe.batch_size} is larger than the {len(training)} training images.")
 
 
@@ -180,13 +181,20 @@ class _Trainer:
         self.module, size = new_module(recipe.architecture, training.num_classes, training.shape)
         if size is not None:
             training, test = training.resized(*size), test.resized(*size)
+        if recipe.normalize:
+            self.module = normalized(self.module, training)
         self.test = test
         self.space = PIXELS if training.features is None else UNBOUNDED
         self.hashes = {"data_sha256": training.sha256, "test_sha256": test.sha256}
         layout = self._probe(training)
         self.generator = torch.Generator()
-        data = self._training_set(TrainingData.of(training, self.device, layout), training)
+        plain = TrainingData.of(training, self.device, layout)
+        origin = torch.arange(len(plain), device=self.device)
+        if recipe.balance:
+            origin, plain = plain.balanced_rows(), plain.balanced()
+        data = self._training_set(plain, training)
         self.labels, self.count = data.labels, len(training)
+        self.origin = origin.repeat(len(data) // len(origin))  # an adversarial image goes with its clean one
         rows = torch.arange(len(data), device=self.device)
         self.data = TrainingData(data.inputs, rows, layout)  # its "labels" tell which images a batch holds
 
@@ -289,7 +297,7 @@ class _Trainer:
             progress = (epoch + step / steps) / self.recipe.schedule.epochs
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
-            kept = (rows % self.count != samples[:, None]).float()  # an adversarial image goes with its clean one
+            kept = (self.origin[rows] != samples[:, None]).float()
             y = self.labels[rows]
             losses = batch_losses(ensemble, self.method, x, y, kept=kept, generator=self.generator, space=self.space)
             if not bool(losses.isfinite().all()):
@@ -342,7 +350,7 @@ def batch_losses(
     else:
         logits = ensemble.common(x)
     losses = F.cross_entropy(logits.flatten(0, 1), y.repeat(ensemble.models), reduction="none").view_as(kept)
-    return (losses * kept).sum(1) / kept.sum(1)
+    return (losses * kept).sum(1) / kept.sum(1).clamp(min=1)  # a batch of repetitions of the one left out: no step
 
 
 def _attacked(

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError, first_line
+from fairbench.models.base import Normalize
 from fairbench.models.layout import Layout, settle_layout
 from fairbench.training.recipe import OptimizerRecipe
 
@@ -26,6 +28,20 @@ def probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
             f"not ({len(x)}, {dataset.num_classes}) logits."
         )
     return layout
+
+
+def normalized(module: nn.Module, data: Dataset) -> nn.Sequential:
+    """Put a layer before a network that gives each channel, or feature, of the data mean 0 and standard deviation 1.
+
+    One that never varies gets mean 0 alone.
+    """
+    axes = tuple(axis for axis in range(data.inputs.ndim) if axis != 1)
+    scale = 255.0 if data.inputs.dtype == np.uint8 else 1.0
+    mean = data.inputs.mean(axis=axes, dtype=np.float64) / scale
+    std = data.inputs.std(axis=axes, dtype=np.float64) / scale
+    std[std == 0] = 1.0
+    layer = Normalize(tuple(mean.tolist()), tuple(std.tolist()), of_features=data.features is not None)
+    return nn.Sequential(layer, module)
 
 
 def make_optimizer(module: nn.Module, recipe: OptimizerRecipe, *, fused: bool = False) -> torch.optim.Optimizer:

@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -17,7 +16,7 @@ from fairbench import __version__, provenance
 from fairbench.datasets import Dataset, load_dataset
 from fairbench.errors import RecipeError
 from fairbench.files import replacing, user_path
-from fairbench.models.base import Model, Normalize
+from fairbench.models.base import Model
 from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
@@ -26,6 +25,7 @@ from fairbench.registry import is_own_code
 from fairbench.training.fit import Fitted, Report, build_method, fit
 from fairbench.training.hardware import Hardware
 from fairbench.training.method import Method
+from fairbench.training.network import normalized
 from fairbench.training.recipe import Recipe, load_recipe, recipe_names
 from fairbench.training.run_folder import write_weights
 
@@ -106,7 +106,7 @@ def train_epochs(
     if size is not None:
         data = data.resized(*size)
     if recipe.normalize:
-        module = nn.Sequential(_normalization(data), module)
+        module = normalized(module, data)
     source = _start(recipe, method, module, data)
     fitted = fit(
         recipe,
@@ -222,19 +222,6 @@ def _finish(
     }
     with replacing(out / CARD_FILE) as temporary:
         temporary.write_text(dump_yaml(card), encoding="utf-8")
-
-
-def _normalization(data: Dataset) -> Normalize:
-    """Return the layer that gives each channel, or feature, of the training inputs mean 0 and standard deviation 1.
-
-    One that never varies gets mean 0 alone.
-    """
-    axes = tuple(axis for axis in range(data.inputs.ndim) if axis != 1)
-    scale = 255.0 if data.inputs.dtype == np.uint8 else 1.0
-    mean = data.inputs.mean(axis=axes, dtype=np.float64) / scale
-    std = data.inputs.std(axis=axes, dtype=np.float64) / scale
-    std[std == 0] = 1.0
-    return Normalize(tuple(mean.tolist()), tuple(std.tolist()), of_features=data.features is not None)
 
 
 def _of_features(data: Dataset) -> dict[str, Any]:

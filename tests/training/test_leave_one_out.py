@@ -143,6 +143,45 @@ def test_static_augmentation_leaves_out_the_adversarial_copy_too(training, test,
     assert np.abs(found.left - found.full).max() > 1e-4
 
 
+def unlike(data):
+    """Return a data set of unequal classes: every image of the last two goes, but for two of each."""
+    rows = [*np.flatnonzero(data.labels < 8), *(np.flatnonzero(data.labels == c)[i] for c in (8, 9) for i in (0, 1))]
+    return data.subset(np.sort(rows))
+
+
+@pytest.mark.parametrize("method", ["standard", "pgd_at"])
+def test_normalised_and_balanced_the_full_model_is_what_train_gives(method, training, test, tmp_path):
+    options = {"steps": 2} if method == "pgd_at" else {}
+    chosen = recipe(method, architecture="small_cnn", normalize=True, balance=True, options=options)
+    found = leave_one_out(chosen, unlike(training), test, np.array([5]), tmp_path / "run")
+    model = train(chosen, tmp_path / "one", dataset=unlike(training)).module.eval()
+    with torch.no_grad():
+        expected = model(test.batch(slice(None))[0]).softmax(1).numpy()
+    assert np.abs(found.full - expected).max() < 1e-4
+    plain = leave_one_out(chosen.changed({"balance": False}), unlike(training), test, np.array([5]), tmp_path / "plain")
+    assert np.abs(found.full - plain.full).max() > 1e-2
+
+
+def test_a_sample_that_is_repeated_is_left_out_each_time(training, test, tmp_path):
+    data = unlike(training)
+    counts = np.bincount(data.labels)
+    rare, common = (int(np.flatnonzero(data.labels == c)[0]) for c in (9, counts.argmax()))
+    largest = int(counts.max())
+    seen = []
+    batch_losses = module.batch_losses
+
+    def watched(*arguments, kept, **options):
+        seen.append(kept)
+        return batch_losses(*arguments, kept=kept, **options)
+
+    chosen = recipe(balance=True, batch_size=10 * largest, schedule={"name": "constant", "epochs": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "batch_losses", watched)
+        leave_one_out(chosen, data, test, np.array(sorted([rare, common])), tmp_path / "run", chunk=3)
+    left = dict(zip([-1, *sorted([rare, common])], torch.stack([(1 - k).sum(1) for k in seen]).sum(0), strict=True))
+    assert left == {-1: 0, common: 1, rare: (largest + 1) // 2}
+
+
 def test_models_that_leave_out_nothing_they_see_are_the_full_one(training, test, tmp_path):
     chosen = recipe(schedule={"name": "constant", "epochs": 1}, batch_size=100)
     order = torch.randperm(110, generator=torch.Generator().manual_seed((1 << 20) + 1))
