@@ -45,6 +45,9 @@ def luf(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; the same run in it goes on. Default: in the cache.")
     ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Folder of another run on the same data: print how much more unfair this is.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")
     ] = False,
@@ -56,22 +59,27 @@ def luf(
     recipe = plain.changed(_PAPER | own | settings_of(set_ or []))
 
     from fairbench.datasets import load_dataset
+    from fairbench.files import user_path
     from fairbench.leaderboard.luf import LUF_FILE, read_luf, write_luf
-    from fairbench.reports.luf import lines
+    from fairbench.reports import luf as report
     from fairbench.training.leave_one_out import draw_samples, leave_one_out
 
     training = load_dataset(recipe.dataset, "train", data_dir=data_dir).without_classes(recipe.drop_classes)
     test = load_dataset(recipe.dataset, "test", data_dir=data_dir).without_classes(recipe.drop_classes)
+    other = None if against is None else read_luf(user_path(against) / LUF_FILE)
     samples = draw_samples(training, leave_out, recipe.seed)
     folder = _folder(out, recipe, training, leave_out)
-    with progress_bar(f"{recipe.name}, leaving out {leave_out}") as report:
-        found = leave_one_out(recipe, training, test, samples, folder, chunk=chunk, device=device, report=report)
+    with progress_bar(f"{recipe.name}, leaving out {leave_out}") as shown:
+        found = leave_one_out(recipe, training, test, samples, folder, chunk=chunk, device=device, report=shown)
     examples, manifest = _result(recipe, training, test, found, device)
     document = write_luf(folder / LUF_FILE, examples, manifest)
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
         return
-    print(lines(*read_luf(folder / LUF_FILE)))
+    kept = read_luf(folder / LUF_FILE)
+    print(report.lines(*kept))
+    if other is not None:
+        print(report.against(kept, other))
     print(f"written: {folder / LUF_FILE}, and beside it luf.parquet with a row per test image")
 
 

@@ -13,7 +13,9 @@ import pandas as pd
 
 from fairbench.errors import OutcomesError
 from fairbench.metrics.intervals import BOOTSTRAP_SEED, DRAWS, Interval, percentile_interval
+from fairbench.metrics.paired import Estimate
 
+NAMES = ("luf_mean", "luf_t", "luf_l")
 COLUMNS = ("index", "label", "full_pred", "luf", "flips")
 """What :func:`leave_one_out` reads of a table of test examples."""
 
@@ -148,15 +150,49 @@ def leave_one_out(examples: pd.DataFrame, left_out: int) -> LeaveOneOut:
     changes, counts = examples["luf"].to_numpy(dtype=float), examples["flips"].to_numpy(dtype=float)
     if not (((changes >= 0) & (changes <= 1)).all() and ((counts >= 0) & (counts <= left_out)).all()):
         raise OutcomesError(f"the table of leave-one-out unfairness holds values that {left_out} models cannot give.")
-    n = len(examples)
-    scale = n / left_out  # LUF_t * n and LUF_l * L are both the sum of all flips
+    found = _means(changes, counts, left_out)
+    intervals = {name: estimate.interval for name, estimate in found.items()}
+    mean, of_test, of_left = (found[name].value for name in NAMES)
+    return LeaveOneOut(len(examples), left_out, mean, of_test, of_left, intervals)
+
+
+def difference(first: pd.DataFrame, second: pd.DataFrame, left_out: int) -> dict[str, Estimate]:
+    """Return by name how much more unfair the second is, on the same test examples, which are resampled for both.
+
+    Parameters
+    ----------
+    first, second
+        From :func:`example_table`, with the same number of samples left out, ``left_out``.
+
+    Raises
+    ------
+    OutcomesError
+        They are not of the same examples, or one is no such table.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"index": [0, 1], "label": [0, 1], "full_pred": [0, 1], "flips": [0, 3]})
+    >>> difference(rows.assign(luf=[0.25, 0.75]), rows.assign(luf=[0.5, 1.0]), left_out=4)["luf_mean"]
+    Estimate(value=0.25, interval=(0.25, 0.25))
+    """
+    for table in (first, second):
+        leave_one_out(table, left_out)
+    if not first[["index", "label"]].equals(second[["index", "label"]]):
+        raise OutcomesError("the two leave-one-out results are not of the same test examples.")
+    changes, counts = (second[key].to_numpy(dtype=float) - first[key].to_numpy(dtype=float) for key in ("luf", "flips"))
+    return _means(changes, counts, left_out)
+
+
+def _means(changes: np.ndarray, counts: np.ndarray, left_out: int) -> dict[str, Estimate]:
+    """Return the means by :data:`NAMES`, with their intervals."""
+    scale = len(changes) / left_out  # LUF_t * n and LUF_l * L are both the sum of all flips
     drawn = _resampled_means(np.stack([changes, counts]))
-    found = {"luf_mean": changes.mean(), "luf_t": counts.mean(), "luf_l": counts.mean() * scale}
-    resampled = {"luf_mean": drawn[0], "luf_t": drawn[1], "luf_l": drawn[1] * scale}
-    intervals = {
-        name: percentile_interval(lambda values: values, resampled[name], float(value)) for name, value in found.items()
+    values = (changes.mean(), counts.mean(), counts.mean() * scale)
+    resampled = (drawn[0], drawn[1], drawn[1] * scale)
+    return {
+        name: Estimate(float(value), percentile_interval(lambda means: means, means, float(value)))
+        for name, value, means in zip(NAMES, values, resampled, strict=True)
     }
-    return LeaveOneOut(n, left_out, float(found["luf_mean"]), float(found["luf_t"]), float(found["luf_l"]), intervals)
 
 
 def _resampled_means(values: np.ndarray) -> np.ndarray:

@@ -5,10 +5,16 @@ from typing import Any
 
 import pandas as pd
 
+from fairbench.errors import OutcomesError
 from fairbench.metrics.intervals import Interval, wilson
-from fairbench.metrics.luf import LeaveOneOut
+from fairbench.metrics.luf import LeaveOneOut, difference
+from fairbench.reports.readings import signed
 from fairbench.reports.tables import rate
 
+Result = tuple[LeaveOneOut, pd.DataFrame, Mapping[str, Any]]
+"""What :func:`~fairbench.leaderboard.luf.read_luf` returns."""
+
+_TITLES = {"luf_mean": "LUF_mean", "luf_t": "LUF_t", "luf_l": "LUF_l"}
 NOTE = (
     "Intervals: 95 %, bootstrap over test examples. They do not cover other left-out samples, another seed, or another "
     "training."
@@ -40,12 +46,33 @@ def lines(found: LeaveOneOut, examples: pd.DataFrame, manifest: Mapping[str, Any
         "luf_l": f"of {found.n:,} test images get another class, mean over left-out samples",
     }
     rows = [
-        f"{name.upper().replace('_MEAN', '_mean').replace('_T', '_t').replace('_L', '_l'):8}  "
+        f"{_TITLES[name]:8}  "
         f"{with_interval(getattr(found, name), found.intervals[name], 4 if name == 'luf_mean' else 2)}  {text}"
         for name, text in names.items()
     ]
     error = rate(100 * wrong / found.n, wilson(wrong, found.n))
     return "\n".join([what_was_run(manifest), f"full model: standard error {error} percent", *rows, NOTE])
+
+
+def against(found: Result, other: Result) -> str:
+    """Return in lines how much more unfair a result is than another of the same test examples.
+
+    Raises
+    ------
+    OutcomesError
+        They are not of the same test examples, or do not leave out the same samples.
+    """
+    left_out = [[row["sample"] for row in manifest["left_out"]] for _, _, manifest in (other, found)]
+    data = [[manifest[key] for key in ("data_sha256", "test_sha256")] for _, _, manifest in (other, found)]
+    if left_out[0] != left_out[1] or data[0] != data[1]:
+        raise OutcomesError(
+            "--against: that result is of other data, or leaves out other samples; LUF grows with their number."
+        )
+    rows = [
+        f"{_TITLES[name]:8}  {signed(estimate, 4 if name == 'luf_mean' else 2)}"
+        for name, estimate in difference(other[1], found[1], found[0].left_out).items()
+    ]
+    return "\n".join([f"minus that of {what_was_run(other[2])}", *rows])
 
 
 def _short(value: Any) -> str:

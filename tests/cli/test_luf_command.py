@@ -49,6 +49,27 @@ def test_it_says_what_was_run_and_what_came_out(cli: Cli, tmp_path: Path) -> Non
     assert "(0 to train" in again.err
 
 
+def test_two_runs_are_compared_on_the_same_examples(cli: Cli, data: Path, tmp_path: Path) -> None:
+    command = ["luf", "--dataset", data, "--arch", "mlp", "--epochs", "1", "--batch-size", "8", "--leave-out"]
+    ran = cli(*command, "2", "--method", "standard", "--out", tmp_path / "one")
+    assert ran.code == 0, ran.err
+    two = [*command, "2", "--method", "pgd_at", "--set", "steps=1", "--out", tmp_path / "two"]
+    ran = cli(*two, "--against", tmp_path / "one")
+    assert ran.code == 0, ran.err
+    _, told, differences = ran.out.partition("minus that of standard, mlp")
+    assert told
+    assert [line.split()[0] for line in differences.splitlines()[1:4]] == ["LUF_mean", "LUF_t", "LUF_l"]
+    three = [*command, "3", "--method", "standard", "--out", tmp_path / "three", "--against", tmp_path / "one"]
+    ran = cli(*three)
+    assert (ran.code, ran.err.splitlines()[-1]) == (2, OTHER)
+    ran = cli(*three[:-1], tmp_path)
+    assert ran.code == 2
+    assert "is no leave-one-out result" in ran.err
+
+
+OTHER = "fairbench: --against: that result is of other data, or leaves out other samples; LUF grows with their number."
+
+
 def test_without_a_folder_the_run_is_kept_in_the_cache(cli: Cli, data: Path, cache: Path) -> None:
     command = ["luf", "--method", "pgd_at", "--dataset", data, "--arch", "mlp", "--epochs", "1", "--batch-size", "8"]
     ran = cli(*command, "--leave-out", "2", "--set", "steps=1", "--set", "epsilon=4/255")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairbench.errors import OutcomesError
-from fairbench.metrics.luf import example_table, flips, leave_one_out, luf, sample_table
+from fairbench.metrics.luf import difference, example_table, flips, leave_one_out, luf, sample_table
 
 # Three test examples, three classes, two samples left out.
 FULL = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
@@ -103,6 +103,25 @@ def test_the_interval_is_the_bootstraps():
     assert high - found.luf_mean == pytest.approx(expected, rel=0.15)
     assert found.intervals["luf_t"] == (1.0, 1.0)
     assert found.intervals["luf_l"] == (40.0, 40.0)
+
+
+def test_the_difference_is_paired():
+    """The second is 0.1 above the first on every example: its interval has no width, whatever the examples' spread."""
+    rng = np.random.default_rng(0)
+    first = pd.DataFrame({"index": range(400), "label": 0, "full_pred": 0, "luf": 0.9 * rng.random(400), "flips": 1})
+    second = first.assign(luf=first["luf"] + 0.1, flips=rng.integers(0, 3, 400))
+    found = difference(first, second, 10)
+    assert found["luf_mean"].value == pytest.approx(0.1)
+    assert found["luf_mean"].interval == pytest.approx((0.1, 0.1))
+    moved = (second["flips"] - 1).to_numpy()
+    assert found["luf_t"].value == pytest.approx(moved.mean())
+    assert found["luf_t"].interval[1] - found["luf_t"].value == pytest.approx(1.96 * moved.std() / 20, rel=0.15)
+    assert found["luf_l"].value == pytest.approx(moved.sum() / 10)
+
+
+def test_other_examples_have_no_difference():
+    with pytest.raises(OutcomesError, match="not of the same test examples"):
+        difference(table(), table().assign(index=lambda frame: frame["index"] + 1), 2)
 
 
 @pytest.mark.parametrize(
