@@ -5,10 +5,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fairbench.leaderboard.luf import luf_folder, read_luf
 from fairbench.leaderboard.results import published_folder, read_result
 from fairbench.metrics import summarize
 from fairbench.metrics.curves import success_curves
 from fairbench.metrics.eou import eou, eou_difference
+from fairbench.metrics.luf import difference
+from fairbench.reports.luf import with_interval
+from fairbench.reports.readings import signed
 from fairbench.reports.sooksatra2022_tables import TABLE_1, TABLE_2, TABLE_4, TABLE_5, TRANSFER, WHITE_BOX
 from fairbench.reports.table_formats import render, value_text
 from fairbench.reports.tables import rate
@@ -65,6 +69,17 @@ def test_the_options_of_other_tables_are_refused(cli):
         ran = cli("table", "sooksatra2022-2", *option)
         assert (ran.code, ran.err.count("\n")) == (2, 1)
         assert message in ran.err
+
+
+def test_the_docs_page_on_leave_one_out_quotes_what_is_kept():
+    page = (Path(__file__).parents[2] / "docs" / "luf.md").read_text()
+    kept = [read_luf(luf_folder() / f"{method}_small_cnn_digits.json") for method in ("standard", "pgd_at")]
+    (standard, first, _), (robust, second, _) = kept
+    for key, title, digits in (("luf_mean", "LUF_mean", 4), ("luf_t", "LUF_t, of 30 models", 2)):
+        cells = [with_interval(getattr(one, key), one.intervals[key], digits) for one in (standard, robust)]
+        cells.append(signed(difference(first, second, 30)[key], digits))
+        assert f"| {title} | {' | '.join(cells)} |" in page
+    assert f"All {first['flips'].sum()} flips of `standard` are in {(first['flips'] > 0).sum()} of the test" in page
 
 
 def test_the_docs_page_quotes_what_is_kept():
