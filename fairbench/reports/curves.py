@@ -1,8 +1,9 @@
 """Curves of success rate over epsilon: a table, a CSV, and a figure with a panel per model."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -67,7 +68,7 @@ def write_csv(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | 
 def draw(
     curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None], path: Path, *, pixels: bool = True
 ) -> None:
-    """Draw success rate over epsilon per class, a panel per model; a tick marks a class's mean least epsilon.
+    """Draw success rate over epsilon per class, a panel per model; its marker below them is at its mean least epsilon.
 
     Radii of ``pixels`` are drawn in 1/255, of features in their own unit.
 
@@ -84,15 +85,16 @@ def draw(
         names = list(dict.fromkeys(next(iter(curves.values())).classes["class"]))
         unit = 255.0 if pixels else 1.0
         palette = sns.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
-        colours = dict(zip(names, palette, strict=True))
+        looks = {
+            n: {"color": c, "marker": m} for n, c, m in zip(names, palette, itertools.cycle(_MARKERS), strict=False)
+        }
         for axes, (model, found) in zip(row[0], curves.items(), strict=True):
             for number, name in enumerate(names):
                 line = found.classes[found.classes["class"] == name]
                 (drawn,) = axes.plot(
                     unit * line["epsilon"],
                     line["broken"],
-                    color=colours[name],
-                    marker=_MARKERS[number % len(_MARKERS)],
+                    **looks[name],
                     markersize=5,
                     linewidth=1.6,
                     label=name,
@@ -100,9 +102,9 @@ def draw(
                 if dashes := _DASHES[number % len(_DASHES)]:
                     drawn.set_dashes(dashes)
             if (of_model := means[model]) is not None:
-                _mark_means(axes, of_model, colours, unit)
+                _mark_means(axes, of_model, looks, unit)
             axes.set(title=model, xlabel=f"epsilon ({'in 1/255' if pixels else 'in units of the features'})")
-            axes.set_ylim(-7, 101)
+            axes.set_ylim(-14, 101)
         row[0][0].set_ylabel("broken, clean errors included (percent)")
         handles, labels = row[0][0].get_legend_handles_labels()
         figure.legend(
@@ -111,13 +113,13 @@ def draw(
             loc="outside lower center",
             ncols=5,
             frameon=False,
-            title="tick at the bottom: mean least epsilon of the class",
+            title="markers below 0: mean least epsilon of each class",
         )
 
 
-def _mark_means(
-    axes: "Axes", found: LeastEpsilons, colours: Mapping[str, tuple[float, float, float]], unit: float
-) -> None:
-    for row in found.classes.to_dict("records"):
-        if row["n"]:
-            axes.plot([unit * row["mean"]] * 2, [-6, -1], color=colours[row["class"]], linewidth=2.5)
+def _mark_means(axes: "Axes", found: LeastEpsilons, looks: Mapping[str, Mapping[str, Any]], unit: float) -> None:
+    """Mark the class means below the lines, in two rows in turn, for those that are near one another."""
+    rows = sorted((row for row in found.classes.to_dict("records") if row["n"]), key=lambda row: row["mean"])
+    for number, row in enumerate(rows):
+        place = -5 if number % 2 else -10
+        axes.plot(unit * row["mean"], place, **looks[row["class"]], markersize=7)
