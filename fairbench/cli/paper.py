@@ -45,6 +45,7 @@ def paper(
 
 def _report(chosen: "Paper", format: Format, figures: Path | None) -> None:
     from fairbench.files import user_path
+    from fairbench.leaderboard.zoo_card import trained_note
     from fairbench.reports import claims
 
     results = claims.read_results(chosen)
@@ -56,6 +57,8 @@ def _report(chosen: "Paper", format: Format, figures: Path | None) -> None:
         print(json.dumps(claims.to_dict(chosen, measured, missing), indent=2, allow_nan=False))
     else:
         print((claims.as_markdown if format is Format.MARKDOWN else claims.as_text)(chosen, measured))
+    if format is Format.TEXT and (trained := trained_note(name.partition(".")[0] for name in results)):
+        print(f"\n{trained}")
     if missing:
         print(f"note: results missing: {', '.join(missing)}", file=sys.stderr)
     if figures is not None:

@@ -46,7 +46,7 @@ def trained_note(models: Iterable[str]) -> str | None:
     'Trained here: 1 pass over the training images from pgd2_resnet18 (bat_resnet18, pgd_at_resnet18).'
     """
     groups: dict[str, list[str]] = {}
-    for name in models:
+    for name in dict.fromkeys(models):
         training = (zoo_card(name) or {}).get("training") or {}
         if (count := passes(training)) is None:
             continue

@@ -183,7 +183,7 @@ def as_text(paper: Paper, claims: Sequence[Claim]) -> str:
         for group in claim.groups:
             lines += ["", f"   {group.title}: {', '.join(group.models)}"]
             for row in group.rows:
-                lines.append(f"     {row.measure}" + (f" (the report: {row.report})" if row.report else ""))
+                lines.append(f"     {row.measure}" + (f" (the paper: {row.report})" if row.report else ""))
                 for radius in paper.radii:
                     reading = row.readings[radius]
                     judged = _judged(reading)

@@ -84,6 +84,14 @@ def test_with_some_results_it_measures_what_it_can_and_says_which_are_missing(cl
     assert f"{AT}.standard," not in ran.err
 
 
+def test_it_says_for_how_long_the_models_were_trained_each_once(cli: Cli, kept: Path) -> None:
+    """A pass is not a paper's hundred epochs: who reads "does not hold" must see it."""
+    keep(AT, kept, wrong=0.5)
+    assert cli("paper", "refrl2022").out.endswith(
+        f"\nTrained here: 15 passes over the training images from fresh weights ({AT}).\n"
+    )
+
+
 def test_markdown_stands_between_markers_and_json_is_json(cli: Cli, kept: Path) -> None:
     keep(AT, kept, wrong=0.6)
     markdown = cli("paper", "refrl2022", "--format", "markdown").out
