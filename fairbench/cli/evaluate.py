@@ -150,13 +150,13 @@ def evaluate(
     from fairbench.metrics.groups import group_errors
 
     changes = {
-        "attacks": options.names(attacks),
+        "attacks": options.names(attacks, "--attacks"),
         "steps": steps,
         "max_steps": max_steps,
         "restarts": restarts,
         "score": None if score is None else score.value,
         "seed": seed,
-        "protect": options.names(protect),
+        "protect": options.names(protect, "--protect"),
         "in_range": in_range or None,
     }
     group = list(dict.fromkeys(group or []))
@@ -179,12 +179,15 @@ def evaluate(
     from fairbench.reports import folder
 
     if model is None:
+        from fairbench.models.loading import refuse_normalised
         from fairbench.models.patterns import matching
 
         if group:
             raise ProtocolError("--group is for one --model; with --models use --out and `fairbench eou`.")
 
         def asked(name: str) -> "Protocol":
+            if mean is not None:
+                refuse_normalised(name)
             return _protocol(options.protocol(protocol, name, dataset), radii, dict(changes))
 
         def load(name: str) -> "tuple[Model, Dataset, Protocol, Model | None]":

@@ -46,7 +46,8 @@ def luf(
         Path | None, typer.Option(help="Folder of the run; the same run in it goes on. Default: in the cache.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Folder of another run on the same data: print how much more unfair this is.")
+        Path | None,
+        typer.Option(help="Folder of another run on the same data, or its luf.json: how much more unfair this is."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")
@@ -66,17 +67,23 @@ def luf(
 
     training = load_dataset(recipe.dataset, "train", data_dir=data_dir).without_classes(recipe.drop_classes)
     test = load_dataset(recipe.dataset, "test", data_dir=data_dir).without_classes(recipe.drop_classes)
-    other = None if against is None else read_luf(user_path(against) / LUF_FILE)
     samples = draw_samples(training, leave_out, recipe.seed)
+    other = None
+    if against is not None:
+        path = user_path(against)
+        other = read_luf(path if path.is_file() else path / LUF_FILE)
+        report.refuse_unlike(other[2], (training.sha256, test.sha256), samples.tolist())
     folder = _folder(out, recipe, training, leave_out)
     with progress_bar(f"{recipe.name}, leaving out {leave_out}") as shown:
         found = leave_one_out(recipe, training, test, samples, folder, chunk=chunk, device=device, report=shown)
     examples, manifest = _result(recipe, training, test, found, device)
     document = write_luf(folder / LUF_FILE, examples, manifest)
+    kept = read_luf(folder / LUF_FILE)
     if as_json:
+        if other is not None:
+            document["minus"] = report.minus(kept, other)
         print(json.dumps(document, indent=2, allow_nan=False))
         return
-    kept = read_luf(folder / LUF_FILE)
     print(report.lines(*kept))
     if other is not None:
         print(report.against(kept, other))

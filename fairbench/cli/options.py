@@ -94,7 +94,7 @@ def classes(text: str) -> tuple[int, ...]:
         raise DatasetError(f"--drop-classes {text}: give class numbers with commas between, such as 2,3,4,5.") from None
 
 
-def names(text: str | None) -> tuple[str, ...] | None:
+def names(text: str | None, option: str) -> tuple[str, ...] | None:
     """Read "pgd20,autoattack"; None stays None.
 
     Raises
@@ -106,7 +106,7 @@ def names(text: str | None) -> tuple[str, ...] | None:
         return None
     parts = tuple(part.strip() for part in text.split(","))
     if not all(parts):
-        raise ProtocolError(f"'{text}': give names with one comma between.")
+        raise ProtocolError(f"{option} '{text}': give names with one comma between.")
     return parts
 
 

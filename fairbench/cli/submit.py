@@ -69,7 +69,7 @@ def submit(
         "version": 1,
         "name": _key(name) if key is None else key,
         "title": name,
-        "authors": list(options.names(authors) or ()),
+        "authors": list(options.names(authors, "--authors") or ()),
         "contact": contact,
         "paper": paper,
         "protocol": protocol.value,

@@ -49,7 +49,7 @@ def verify(
         raise ProtocolError(f"--seed {seed}: give a number from 0 to 2**62 - 1.")
     folder = user_path(submission)
     card, claimed = require_accepted(check_submission(folder, rules(data_dir, None)), folder)
-    chosen = Protocol.named(card.protocol, attacks=options.names(attacks))
+    chosen = Protocol.named(card.protocol, attacks=options.names(attacks, "--attacks"))
     beyond = set(chosen.attacks) - set(Protocol.named(card.protocol).attacks)
     if beyond:
         raise ProtocolError(f"--attacks {attacks}: {', '.join(sorted(beyond))} is not of protocol {card.protocol}.")

@@ -66,8 +66,8 @@ def load_model(
     if (mean is None) != (std is None):
         raise ModelError("--mean and --std go together: give both or neither.")
     text = str(name)
-    if mean is not None and (text.startswith("robustbench:") or _is_model_folder(text) or not _is_path(text)):
-        raise ModelError(f"--mean and --std are for a checkpoint file; {text} brings its own normalisation.")
+    if mean is not None:
+        refuse_normalised(text)
     if text.startswith("robustbench:"):
         from fairbench.models.robustbench import load_robustbench
 
@@ -87,6 +87,18 @@ def load_model(
         model = _load_zoo(text, num_classes)
     of_features = shape is not None and len(shape) == 1
     return _wrapped(model, mean, std, output, input_size, of_features=of_features)
+
+
+def refuse_normalised(name: str) -> None:
+    """Refuse a normalisation for a model that brings its own.
+
+    Raises
+    ------
+    ModelError
+        It is no checkpoint file.
+    """
+    if name.startswith("robustbench:") or _is_model_folder(name) or not _is_path(name):
+        raise ModelError(f"--mean and --std are for a checkpoint file; {name} brings its own normalisation.")
 
 
 def own_dataset(name: str) -> str:

@@ -1,11 +1,11 @@
 """Leave-one-out unfairness in words: what was run, and what it gave."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from fairbench.errors import OutcomesError
+from fairbench.errors import OutcomesError, printable
 from fairbench.metrics.intervals import Interval, wilson
 from fairbench.metrics.luf import LeaveOneOut, difference
 from fairbench.reports.readings import signed
@@ -28,12 +28,14 @@ def with_interval(value: float, interval: Interval, digits: int = 2) -> str:
 
 def what_was_run(manifest: Mapping[str, Any]) -> str:
     """Return method, architecture, data, epochs, models and seed of a result in a line."""
-    epochs, left_out = manifest["epochs"], len(manifest["left_out"])
+    epochs, left_out, recipe = manifest["epochs"], len(manifest["left_out"]), manifest["recipe"]
+    marks = {"balance": ", balanced classes", "normalize": ", normalised inputs"}
     options = ", ".join(f"{key} {_short(value)}" for key, value in manifest["options"].items())
-    return (
+    return printable(
         f"{manifest['method']}{f' ({options})' if options else ''}, {manifest['architecture']}, {manifest['dataset']}: "
         f"{epochs} epoch{'s' if epochs != 1 else ''}, {manifest['training_images']:,} training images, "
-        f"1 + {left_out} models (all images, and one left out), seed {manifest['seed']}"
+        f"1 + {left_out} models (all images, and one left out), seed {manifest['seed']}, batch {recipe['batch_size']}, "
+        f"learning rate {recipe['optimizer']['lr']:g}{''.join(text for key, text in marks.items() if recipe.get(key))}"
     )
 
 
@@ -54,25 +56,47 @@ def lines(found: LeaveOneOut, examples: pd.DataFrame, manifest: Mapping[str, Any
     return "\n".join([what_was_run(manifest), f"full model: standard error {error} percent", *rows, NOTE])
 
 
-def against(found: Result, other: Result) -> str:
-    """Return in lines how much more unfair a result is than another of the same test examples.
+def refuse_unlike(other: Mapping[str, Any], hashes: tuple[str, str], samples: Sequence[int]) -> None:
+    """Refuse to compare with a result, by its manifest, that cannot be compared.
+
+    Parameters
+    ----------
+    hashes
+        SHA-256 of the training and of the test examples.
+    samples
+        Those that are left out.
 
     Raises
     ------
     OutcomesError
-        They are not of the same test examples, or do not leave out the same samples.
+        It is of other examples, leaves out other samples, or its manifest is damaged.
     """
-    left_out = [[row["sample"] for row in manifest["left_out"]] for _, _, manifest in (other, found)]
-    data = [[manifest[key] for key in ("data_sha256", "test_sha256")] for _, _, manifest in (other, found)]
-    if left_out[0] != left_out[1] or data[0] != data[1]:
+    try:
+        what_was_run(other)
+        held = [row["sample"] for row in other["left_out"]]
+        data = (other["data_sha256"], other["test_sha256"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise OutcomesError(f"--against: its luf.json is damaged ({type(error).__name__}).") from error
+    if held != list(samples) or data != hashes:
         raise OutcomesError(
             "--against: that result is of other data, or leaves out other samples; LUF grows with their number."
         )
+
+
+def against(found: Result, other: Result) -> str:
+    """Return in lines how much more unfair a result is than another, which :func:`refuse_unlike` let through."""
     rows = [
-        f"{_TITLES[name]:8}  {signed(estimate, 4 if name == 'luf_mean' else 2)}"
+        f"{_TITLES[name]:8}  {signed(estimate, 2 if name == 'luf_l' else 4)}"
         for name, estimate in difference(other[1], found[1], found[0].left_out).items()
     ]
     return "\n".join([f"minus that of {what_was_run(other[2])}", *rows])
+
+
+def minus(found: Result, other: Result) -> dict[str, Any]:
+    """Return the same as plain data."""
+    estimates = difference(other[1], found[1], found[0].left_out)
+    values = {name: {"value": e.value, "interval": list(e.interval)} for name, e in estimates.items()}
+    return {"of": what_was_run(other[2]), **values}
 
 
 def _short(value: Any) -> str:

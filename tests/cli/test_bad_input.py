@@ -178,7 +178,7 @@ def test_an_output_that_is_not_there(name: str, output: str, message: str, nets:
         (["--attacks", "pdg20"], "unknown attack 'pdg20'. Did you mean 'pgd20'"),
         (["--attacks", "pgd0"], "PGD takes 1 to 10,000 steps"),
         (["--attacks", "pgd20,pgd20"], "one stands twice"),
-        (["--attacks", ","], "give names with one comma between"),
+        (["--attacks", ","], "--attacks ',': give names with one comma between"),
         (["--attacks", ""], "empty text after --attacks"),
         (["--protect", "sex,,race"], "give names with one comma between"),
         (["--out="], "--out is empty"),

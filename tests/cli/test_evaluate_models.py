@@ -93,6 +93,7 @@ def test_a_folder_of_another_run_is_refused_for_that_model_alone(cli, checkpoint
     [
         ([], "give --model, or --models for many"),
         (["--model", "a", "--models", "b"], "give not both --model and --models"),
+        (["--models", "zoo:*/pgd*", "--mean", "0.5", "--std", "0.5"], "brings its own normalisation"),
         (["--models", "zoo:*/pgd*", "--epsilon", "eight"], "give a number such as 8/255"),
         (["--models", "zoo:*/pgd*", "--attacks", "pgd0"], "PGD takes 1 to 10,000 steps"),
         (["--models", "zoo:cifra10/*"], "Did you mean 'cifar10'"),

@@ -59,12 +59,43 @@ def test_two_runs_are_compared_on_the_same_examples(cli: Cli, data: Path, tmp_pa
     _, told, differences = ran.out.partition("minus that of standard, mlp")
     assert told
     assert [line.split()[0] for line in differences.splitlines()[1:4]] == ["LUF_mean", "LUF_t", "LUF_l"]
+    document = json.loads(cli(*two, "--against", tmp_path / "one" / "luf.json", "--json").out)
+    assert document["minus"]["luf_mean"]["value"] == pytest.approx(
+        document["summary"]["luf_mean"] - json.loads((tmp_path / "one" / "luf.json").read_text())["summary"]["luf_mean"]
+    )
     three = [*command, "3", "--method", "standard", "--out", tmp_path / "three", "--against", tmp_path / "one"]
     ran = cli(*three)
-    assert (ran.code, ran.err.splitlines()[-1]) == (2, OTHER)
+    assert (ran.code, ran.err) == (2, f"{OTHER}\n"), "before anything is trained"
+    assert not (tmp_path / "three").exists()
     ran = cli(*three[:-1], tmp_path)
     assert ran.code == 2
     assert "is no leave-one-out result" in ran.err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"options": None},
+        {"data_sha256": None},
+        {"left_out": [1, 2]},
+        {"left_out": [{}, {}]},
+        {"training_images": "x"},
+        {"recipe": {}},
+    ],
+    ids=str,
+)
+def test_a_damaged_other_run_is_refused_before_the_training(damage, cli: Cli, data: Path, tmp_path: Path) -> None:
+    command = ["luf", "--dataset", data, "--arch", "mlp", "--epochs", "1", "--batch-size", "8", "--leave-out", "2"]
+    assert cli(*command, "--method", "standard", "--out", tmp_path / "one").code == 0
+    path = tmp_path / "one" / "luf.json"
+    document = json.loads(path.read_text())
+    document["manifest"] |= damage
+    document["manifest"] = {key: value for key, value in document["manifest"].items() if value is not None}
+    path.write_text(json.dumps(document))
+    ran = cli(*command, "--method", "standard", "--seed", "0", "--out", tmp_path / "two", "--against", tmp_path / "one")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith("fairbench: --against: its luf.json is damaged (")
+    assert not (tmp_path / "two").exists()
 
 
 OTHER = "fairbench: --against: that result is of other data, or leaves out other samples; LUF grows with their number."
