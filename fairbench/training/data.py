@@ -73,7 +73,10 @@ class TrainingData:
         >>> data.balanced().inputs[:, 0].tolist()
         [1.0, 2.0, 3.0, 4.0, 4.0, 4.0]
         """
-        rows = self.balanced_rows()
+        return self.taken(self.balanced_rows())
+
+    def taken(self, rows: Tensor) -> "TrainingData":
+        """Return the examples of these rows, (n,) int64, in their order and as often as they are named."""
         return TrainingData(self.inputs[rows], self.labels[rows], self.layout)
 
     def balanced_rows(self) -> Tensor:

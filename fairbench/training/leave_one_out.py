@@ -191,7 +191,8 @@ class _Trainer:
         plain = TrainingData.of(training, self.device, layout)
         origin = torch.arange(len(plain), device=self.device)
         if recipe.balance:
-            origin, plain = plain.balanced_rows(), plain.balanced()
+            origin = plain.balanced_rows()
+            plain = plain.taken(origin)
         data = self._training_set(plain, training)
         self.labels, self.count = data.labels, len(training)
         self.origin = origin.repeat(len(data) // len(origin))  # an adversarial image goes with its clean one
