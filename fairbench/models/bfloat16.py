@@ -88,6 +88,13 @@ def computes_in_bfloat16(device: str) -> bool:
     return False
 
 
+def emulated(device: torch.device) -> str | None:
+    """Return what to say of a device without instructions for bfloat16; None of one that has them."""
+    if computes_in_bfloat16(str(device)):
+        return None
+    return f"this {device.type} has no bf16 instructions: bf16 is emulated, and many times slower than float32."
+
+
 def _as_it_is(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
     with torch.no_grad():
         return torch.contiguous_format, module(x)

@@ -29,7 +29,7 @@ def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
     Exception
         Whatever its forward pass raises in either layout.
     """
-    if any(isinstance(m, nn.Conv2d) and min(m.in_channels, m.out_channels) >= _WIDE for m in module.modules()):
+    if any(_is_wide(m) for m in module.modules()):
         before = [(t, t.data) for t in (*module.parameters(), *module.buffers())]
         module.to(memory_format=torch.channels_last)
         try:
@@ -40,3 +40,13 @@ def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
                 tensor.data = data
     with torch.no_grad():
         return torch.contiguous_format, module(x.contiguous())
+
+
+def is_narrow(module: nn.Module) -> bool:
+    """Whether it has 2-D convolutions and none of them is wide."""
+    convolutions = [m for m in module.modules() if isinstance(m, nn.Conv2d)]
+    return bool(convolutions) and not any(_is_wide(m) for m in convolutions)
+
+
+def _is_wide(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Conv2d) and min(layer.in_channels, layer.out_channels) >= _WIDE

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fairbench.models.bfloat16 import computes_in_bfloat16, in_bfloat16
+from fairbench.models.bfloat16 import emulated, in_bfloat16
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
-from fairbench.models.layout import settle_layout
+from fairbench.models.layout import is_narrow, settle_layout
 from fairbench.models.winograd import use_winograd
 
 _TOLERANCE = 1e-3
@@ -76,6 +76,9 @@ def _prepared(plain: nn.Module, probe: Tensor) -> Prepared:
 
 
 def _half(plain: nn.Module, prepared: Prepared, probe: Tensor) -> Prepared:
+    if is_narrow(plain):
+        warning = "convolutions of fewer than 32 channels are slower in bf16: gradients are float32."
+        return Prepared(prepared.module, prepared.steps, " ".join(filter(None, (prepared.warning, warning))))
     half, layout = (None, None) if prepared.warning else in_bfloat16(plain, prepared.module, probe)
     if half is None:
         warning = (
@@ -85,10 +88,7 @@ def _half(plain: nn.Module, prepared: Prepared, probe: Tensor) -> Prepared:
     steps = (*(s for s in prepared.steps if s != "channels-last"), "bfloat16")
     if layout == torch.channels_last:
         steps += ("channels-last",)
-    if computes_in_bfloat16(str(probe.device)):
-        return Prepared(half, steps, prepared.warning)
-    warning = f"this {probe.device.type} has no bf16 instructions: bf16 is emulated, and slower than float32."
-    return Prepared(half, steps, " ".join(filter(None, (prepared.warning, warning))))
+    return Prepared(half, steps, " ".join(filter(None, (prepared.warning, emulated(probe.device)))) or None)
 
 
 def frozen(module: nn.Module) -> nn.Module:

@@ -22,6 +22,7 @@ from fairbench.attacks.base import PIXELS, UNBOUNDED
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.memory import keep_freed_memory
+from fairbench.models.bfloat16 import emulated
 from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
@@ -228,6 +229,9 @@ class _Fit:
         self.clock = Clock(self.recipe.schedule.epochs, max(steps, 1), self.budget, spent)
         hashes = {"data_sha256": self.data_sha256, "start_sha256": self.start_sha256}
         self.report({"note": self._beginning(first_epoch), **hashes})
+        slow = emulated(self.fabric.device) if self.recipe.precision == "bf16" else None
+        if slow is not None and not self.clock.over(first_epoch):
+            self.report({"warning": f"{slow} Pass --precision 32, or train on another machine."})
         if first_epoch == 0:
             self._seed(-1)
             with self._methods_own("in begin"):

@@ -243,6 +243,18 @@ def test_a_training_that_collapsed_says_so_in_its_card_and_in_its_report(tmp_pat
     assert "guessing" in card["training"]["warnings"][0]
 
 
+def test_a_machine_that_emulates_bf16_is_warned_of_before_the_first_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairbench.models.bfloat16.computes_in_bfloat16", lambda _device: False)
+    said = []
+    for precision in ("bf16", "32"):
+        chosen = recipe("standard", precision=precision, schedule={"epochs": 1})
+        train(chosen, tmp_path / precision, report=said.append)
+    kinds = [next(iter(row)) for row in said]
+    assert kinds[:3] == ["note", "warning", "epoch"]
+    assert kinds.count("warning") == 1
+    assert "--precision 32" in said[1]["warning"]
+
+
 def test_the_best_epoch_and_the_last_are_both_kept(tmp_path):
     chosen = recipe("standard", select="avg_rob", optimizer={"name": "adam", "lr": 0.02}, schedule={"epochs": 4})
     train(chosen, tmp_path / "run")
