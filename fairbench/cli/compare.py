@@ -22,6 +22,7 @@ def compare(
 ) -> None:
     """Compare two models class by class: differences with intervals, exact tests, and a figure."""
     from fairbench.files import user_path
+    from fairbench.leaderboard.zoo_card import trained_note
     from fairbench.metrics.comparison import compare as measure
     from fairbench.reports import comparison
 
@@ -32,6 +33,9 @@ def compare(
         print(json.dumps(comparison.to_dict(found, names), indent=2, allow_nan=False))
     else:
         print(comparison.as_table(found, names, "github" if markdown else "simple"))
+    trained = trained_note(str(outcomes.manifest["model"]["name"]) for outcomes in (first, second))
+    if trained and not (as_json or markdown):
+        print(f"\n{trained}")
     if out is not None:
         options.say_written(comparison.keep(found, names, user_path(out)))
 

@@ -2,6 +2,10 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
 def doctor() -> None:
@@ -14,14 +18,22 @@ def doctor() -> None:
     from fairbench.files import cache_folder
 
     hardware = provenance.hardware("cuda" if torch.cuda.is_available() else "cpu")
-    for name, value in {**provenance.versions(), "robustbench": _robustbench(), **hardware}.items():
-        print(f"{name:14} {value}")
-    print(f"{'memory':14} {_memory()}")
-    print(f"{'cache':14} {cache_folder('').resolve()} ({_writable(cache_folder(''))})")
+    said = {**provenance.versions(), "robustbench": _robustbench(), **hardware}
+    said |= {"bf16": _bf16(torch.device(hardware["device"])), "memory": _memory()}
+    said["cache"] = f"{cache_folder('').resolve()} ({_writable(cache_folder(''))})"
     folders = data_folders()
     for name, known in NAMED.items():
         found = find_named(name, folders)
-        print(f"{name:14} {found or ('with scikit-learn' if not known.markers else 'full data not found')}")
+        said[name] = found or ("with scikit-learn" if not known.markers else "full data not found")
+    width = max(map(len, said))
+    for name, value in said.items():
+        print(f"{name:{width}} {value}")
+
+
+def _bf16(device: "torch.device") -> str:
+    from fairbench.models.bfloat16 import computes_in_bfloat16
+
+    return "yes" if computes_in_bfloat16(str(device)) else "emulated, many times slower than float32: no instructions"
 
 
 def _robustbench() -> str:

@@ -256,8 +256,10 @@ def load_both(
     from fairbench.datasets import load_dataset
     from fairbench.datasets.named import has_features
     from fairbench.models import load_model
-    from fairbench.models.loading import dropped_classes, own_dataset
+    from fairbench.models.loading import dropped_classes, own_dataset, refuse_normalised
 
+    if options.get("mean") is not None or options.get("std") is not None:
+        refuse_normalised(model)  # before data are looked for, or downloaded
     resize, drop = options.pop("resize"), options.pop("drop_classes")
     dataset = dataset or own_dataset(model)
     protocol.check_inputs(dataset, "features" if has_features(dataset) else "images")

@@ -1,5 +1,6 @@
 """``fairbench figure``: a paper's figure, redrawn from kept results."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +42,7 @@ def figure(
 def _draw(chosen: "PaperFigure", out: Path, dataset: str | None) -> None:
     from fairbench.files import user_path
     from fairbench.leaderboard.results import read_result, result_names
+    from fairbench.leaderboard.zoo_card import trained_note
     from fairbench.reports.published import same_dataset
 
     path = user_path(out)
@@ -51,3 +53,6 @@ def _draw(chosen: "PaperFigure", out: Path, dataset: str | None) -> None:
     kept = needed & set(result_names())
     chosen.draw({name: read_result(name) for name in sorted(kept)}, path, of)
     print(path)
+    drawn = chosen.needed(of)
+    if trained := trained_note(name.partition(".")[0] for name in drawn):
+        print(f"note: {trained}", file=sys.stderr)

@@ -46,10 +46,14 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
         file = folder / dataset / _THREAT_MODEL / f"{model_id}.pt"
         if file.is_file():
             read_state(file)  # weights-only whatever the environment says, and a clear line where it is no weights
+        made = [path for path in (file.parent, folder / dataset, folder) if not path.exists()]
         try:
             with weights_only_loading():
                 module = utils.load_model(model_id, model_dir=folder, dataset=dataset, threat_model=_THREAT_MODEL)
         except Exception as error:  # its downloader lets through whatever its transport raised
+            for path in made:  # it makes them first
+                with contextlib.suppress(OSError):  # not empty, or never made
+                    path.rmdir()
             raise ModelError(
                 f"robustbench:{model_id} could not be loaded ({type(error).__name__}: {error}). "
                 f"Put its weights in {file} (address: RobustBench's model table), or check the network."

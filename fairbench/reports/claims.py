@@ -164,7 +164,7 @@ def _where(radius: str) -> str:
 
 def _section(paper: Paper, claim: Claim) -> str:
     parts = [f"### {claim.number}. {claim.title}", claim.report]
-    header = ["measure", "the report"] + [cell for radius in paper.radii for cell in (_at(radius), "verdict")]
+    header = ["measure", "claimed"] + [cell for radius in paper.radii for cell in (_at(radius), "verdict")]
     for group in claim.groups:
         rows = []
         for row in group.rows:

@@ -33,7 +33,7 @@ def what_was_run(manifest: Mapping[str, Any]) -> str:
     options = ", ".join(f"{key} {_short(value)}" for key, value in manifest["options"].items())
     return printable(
         f"{manifest['method']}{f' ({options})' if options else ''}, {manifest['architecture']}, {manifest['dataset']}: "
-        f"{epochs} epoch{'s' if epochs != 1 else ''}, {manifest['training_images']:,} training images, "
+        f"{epochs} epoch{'s' if epochs != 1 else ''}, {manifest['training_images']:,} training examples, "
         f"1 + {left_out} models (all images, and one left out), seed {manifest['seed']}, batch {recipe['batch_size']}, "
         f"learning rate {recipe['optimizer']['lr']:g}{''.join(text for key, text in marks.items() if recipe.get(key))}"
     )
@@ -43,9 +43,9 @@ def lines(found: LeaveOneOut, examples: pd.DataFrame, manifest: Mapping[str, Any
     """Return a result as lines for a terminal."""
     wrong = int((examples["label"] != examples["full_pred"]).sum())
     names = {
-        "luf_mean": "largest change of a confidence by any one sample, mean over test images",
-        "luf_t": f"of {found.left_out} models without a sample predict another class, mean over test images",
-        "luf_l": f"of {found.n:,} test images get another class, mean over left-out samples",
+        "luf_mean": "largest change of a confidence by any one sample, mean over test examples",
+        "luf_t": f"of {found.left_out} models without a sample predict another class, mean over test examples",
+        "luf_l": f"of {found.n:,} test examples get another class, mean over left-out samples",
     }
     rows = [
         f"{_TITLES[name]:8}  "

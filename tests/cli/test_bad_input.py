@@ -340,6 +340,9 @@ def test_stopping_by_keyboard_is_no_error_of_ours(cli: Cli, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("model", ["bat_lenet5_fashion_mnist", "standard_mlp_adult", "robustbench:Standard"])
-def test_a_model_that_brings_its_normalisation_takes_no_other(model: str, cli: Cli) -> None:
+def test_a_model_that_brings_its_normalisation_takes_no_other_and_no_data_are_looked_for(
+    model: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FAIRBENCH_DATA", raising=False)
     ran = cli("evaluate", "--model", model, "--mean", "0.5", "--std", "0.5")
     assert_refused(ran, f"{model} brings its own normalisation")

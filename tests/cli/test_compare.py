@@ -18,6 +18,7 @@ def test_models_are_compared_on_the_whole_split_by_default(cli: Cli) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert f"{B} minus {A}, autoattack at 8/255, 10,000 examples" in ran.out
     assert "McNemar p" in ran.out
+    assert ran.out.splitlines()[-1].startswith("Trained here: ")
 
 
 def test_autoattack_where_it_was_run(cli: Cli) -> None:

@@ -17,7 +17,9 @@ def test_it_draws_kept_results_the_same_twice(key, dataset, cli, tmp_path):
     options = [] if dataset is None else ["--dataset", dataset]
     paths = [tmp_path / name for name in ("a.png", "b.png")]
     for path in paths:
-        assert cli("figure", key, "--out", path, *options) == (0, f"{path}\n", "")
+        ran = cli("figure", key, "--out", path, *options)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (0, f"{path}\n", 1)
+        assert ran.err.startswith("note: Trained here: ")
     assert paths[0].read_bytes() == paths[1].read_bytes()
     with Image.open(paths[0]) as picture:
         assert picture.width > 900

@@ -102,12 +102,14 @@ def test_datasets_finds_the_environments_folder(cli: Cli, tmp_path: Path, monkey
 
 def test_doctor_says_what_a_bug_report_needs(cli: Cli, cache: Path) -> None:
     ran = cli("doctor")
+    assert {line[len("adult_standardized")] for line in ran.out.splitlines()} == {" "}, "a column, however long a name"
     assert (ran.code, ran.err) == (0, "")
     found = {line.split()[0]: line.split(maxsplit=1)[1] for line in ran.out.splitlines()}
     for package in ("fairbench", "torch", "torchvision", "pyautoattack", "robustbench"):
         assert found[package] == version(package)
     assert found["python"] == sys.version.split()[0]
     assert found["threads"].isdigit()
+    assert found["bf16"].startswith(("yes", "emulated"))
     assert found["memory"].endswith("GiB")
     assert str(cache.resolve()) in found["cache"]
     assert "writable" in found["cache"]

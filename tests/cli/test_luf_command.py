@@ -31,7 +31,7 @@ def test_it_says_what_was_run_and_what_came_out(cli: Cli, tmp_path: Path) -> Non
     command = ["luf", "--method", "standard", "--dataset", "digits", *SMALL, "--out", tmp_path / "run"]
     ran = cli(*command)
     assert ran.code == 0, ran.err
-    assert "standard, mlp, digits: 1 epoch, 1,437 training images, 1 + 3 models" in ran.out
+    assert "standard, mlp, digits: 1 epoch, 1,437 training examples, 1 + 3 models" in ran.out
     assert "full model: standard error" in ran.out
     for name in ("LUF_mean", "LUF_t", "LUF_l"):
         assert f"\n{name}" in ran.out

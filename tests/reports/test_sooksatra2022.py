@@ -11,13 +11,14 @@ from fairbench.reports import claims, sooksatra2022
 from fairbench.reports.claims import FAILS, HOLDS, MEASURED, MISSING
 from fairbench.reports.sooksatra2022 import (
     BAT,
+    CIFAR10,
+    CIFAR10_STANDARD,
     PAPER,
     PGD_AT,
     PUBLIC,
     PUBLIC_ROBUST,
     PUBLIC_STANDARD,
     STANDARD,
-    ZOO,
     measure,
     sample,
     whole_split,
@@ -34,7 +35,7 @@ STEPS = {False: (30, 20, 10, 25), True: (None, 20, 10, None)}
 
 def outcomes(model):
     """100 images a class; a model errs on the first ones of each, and always takes the class before for it."""
-    robust = model not in (STANDARD, PUBLIC_STANDARD)
+    robust = model not in (STANDARD, PUBLIC_STANDARD, CIFAR10_STANDARD)
     label = np.repeat(range(4), N)
     clean_wrong = np.tile(np.arange(N), 4) < np.repeat(CLEAN[robust], N)
     frame = pd.DataFrame({"index": range(4 * N), "label": label})
@@ -59,8 +60,7 @@ def outcomes(model):
 
 
 def results(without=()):
-    models = (*ZOO, *PUBLIC)
-    made = {name: outcomes(m) for m in models for name in (whole_split(m), sample(m))}
+    made = {name: outcomes(name.partition(".")[0]) for pair in sooksatra2022.PAIRS.values() for name in pair.results}
     return {name: table for name, table in made.items() if name not in without}
 
 
@@ -108,6 +108,38 @@ def test_claim_4_the_difference_of_these_gaps(measured):
     assert "12.42 at 0.01, 7.82 at 0.012, 5.85 at 0.014" in measured[3].report
 
 
+def test_the_papers_own_network_is_read_at_its_radii(measured):
+    assert [group.title for group in measured[2].groups[3:]] == [
+        "CIFAR-10, the paper's robust model",
+        "CIFAR-10, PGD-AT",
+    ]
+    found = readings(measured[2], group=3)
+    assert list(found)[1:4] == [f"CRU_s at {radius}, points" for radius in ("0.01", "0.012", "0.014")]
+    assert found["CRU_s at 0.01, points"].text.startswith("28.0 to 48.0: +20.0 ["), "only clean errors, of shirts"
+    assert found["CRU_s at 0.03, points"].text.startswith("98.0 to 98.0: +0.0 ["), "shirts break at 6/255"
+    assert found["CRU_s at 0.01, all test images, transfer"].text.startswith("28.0 to 48.0: +20.0 ["), "PGD-20"
+    assert found["CRU_s at 0.01, all test images, white-box"].verdict == HOLDS
+    differences = readings(measured[3], group=4)
+    assert "robust less standard, 0.012 to 0.014" in differences
+    assert (
+        differences["the same on all test images, transfer, 0.01 to 0.012"].text == "+20.0 to +20.0: +0.0 [+0.0, +0.0]"
+    )
+
+
+def test_the_difference_of_gaps_on_all_images_is_that_of_four_tables():
+    pair = sooksatra2022.PAIRS["CIFAR-10, PGD-AT"]
+    tables = results()
+    larger = tables[pair.at("0.012", "white-box")[1]] = outcomes(pair.robust)
+    larger.frame["pgd20_pred"] = 0  # bags alone are right, so every other class is broken whole
+    found = readings(measure(tables)[3], group=4)
+    expected = (100 - 0) - 28  # a gap of 100 minus the standard model's, whose bags err on 2 and shirts on 30
+    assert found["the same on all test images, white-box, 0.01 to 0.012"].text.startswith(
+        f"+20.0 to +{expected}.0: +52.0 ["
+    )
+    assert found["the same on all test images, white-box, 0.01 to 0.012"].verdict == FAILS
+    assert found["the same on all test images, transfer, 0.01 to 0.012"].text.startswith("+20.0 to +20.0: +0.0")
+
+
 def test_claim_4_holds_where_both_are_broken_whole():
     results_of = results()
     swapped = {**results_of, sample(STANDARD): results_of[sample(PGD_AT)], sample(PGD_AT): results_of[sample(STANDARD)]}
@@ -151,13 +183,17 @@ def test_models_on_other_images_are_not_compared():
 def test_it_is_one_column_without_a_radius(measured):
     text = claims.as_markdown(PAPER, measured)
     assert text.startswith("<!-- claims -->\n\n| claim | measured on | verdict |\n")
-    assert "| measure | the report | measured | verdict |" in text
+    assert "| measure | claimed | measured | verdict |" in text
     assert "     verdict: holds\n" in claims.as_text(PAPER, measured)
 
 
 def test_figures_are_drawn_of_models_that_are_all_there(tmp_path):
     drawn = PAPER.draw(results(without=(sample(BAT),)), tmp_path)
-    assert [path.name for path in drawn] == ["unfairness_curves_public.png", "unfairness_tendency_public.png"]
+    assert [path.name for path in drawn] == [
+        "unfairness_curves_public.png",
+        "unfairness_tendency_public.png",
+        "unfairness_curves_cifar10.png",
+    ]
     for path in drawn:
         with Image.open(path) as picture:
             assert picture.width > 1000
@@ -165,4 +201,6 @@ def test_figures_are_drawn_of_models_that_are_all_there(tmp_path):
 
 def test_all_results_that_are_read_are_named():
     assert set(PAPER.results) == set(results())
-    assert set(sooksatra2022.PAIRS.values()) == {(STANDARD, PGD_AT), (STANDARD, BAT), PUBLIC}
+    on_cifar10 = {(CIFAR10_STANDARD, robust) for robust in CIFAR10[1:]}
+    found = {pair.models for pair in sooksatra2022.PAIRS.values()}
+    assert found == {(STANDARD, PGD_AT), (STANDARD, BAT), PUBLIC} | on_cifar10
