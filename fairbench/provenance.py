@@ -7,7 +7,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,27 @@ def hardware(device: str = "cpu") -> dict[str, Any]:
     described: dict[str, Any] = {"device": device, "processor": _processor(), "threads": torch.get_num_threads()}
     if device.startswith("cuda"):
         described["gpu"] = torch.cuda.get_device_name(device)
+    return described
+
+
+def machines(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Describe as one the machines that computed the batches of an evaluation, each as :func:`hardware` does.
+
+    Examples
+    --------
+    >>> one, other = ({"device": "cpu", "processor": name, "threads": 2} for name in ("EPYC", "Xeon"))
+    >>> machines([one, other, one])
+    {'device': 'cpu', 'processor': 'EPYC (2 batches); Xeon (1 batch)', 'threads': 2}
+    """
+    counted = Counter(tuple(machine.items()) for machine in found).most_common()
+    described = dict(counted[0][0])
+    for part in ("processor", "gpu"):
+        batches: Counter[str] = Counter()
+        for machine, count in counted:
+            batches[str(dict(machine).get(part, "none"))] += count
+        if len(batches) > 1:
+            told = (f"{name} ({n} batch{'' if n == 1 else 'es'})" for name, n in batches.most_common())
+            described[part] = "; ".join(told)
     return described
 
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 from fairbench.errors import ProtocolError
 from fairbench.registry import Registry
 
-Shard = tuple[dict[str, Any], dict[str, float]]
-"""The columns of a shard's rows, and the seconds each attack took."""
+Shard = tuple[dict[str, Any], dict[str, float], dict[str, Any]]
+"""The columns of a shard's rows, the seconds each attack took, and the machine that computed it."""
 
 
 class Engine(Protocol):

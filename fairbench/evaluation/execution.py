@@ -1,5 +1,6 @@
 """A run under way: shards that are computed in any order, by any process, and kept one by one until all are there."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -46,8 +47,9 @@ class Execution:
 
     def add(self, number: int, shard: Shard) -> None:
         """Write a shard, in one step."""
-        columns, seconds = shard
+        columns, seconds, machine = shard
         metadata = {f"seconds_{name}": repr(value) for name, value in seconds.items()}
+        metadata["machine"] = json.dumps(machine)
         frame = pd.DataFrame(columns)
         write_table(frame, _shard_path(make_folder(self._shards), number), metadata)
         self._done[number] = frame, metadata

@@ -1,5 +1,6 @@
 """One evaluation: what determines its rows, how a shard of them is computed, and what is said beside them."""
 
+import json
 import math
 import time
 from functools import cached_property
@@ -96,7 +97,7 @@ class Run:
 
     @exact()
     def compute(self, number: int, tick: Tick) -> Shard:
-        """Attack one shard and return its columns and seconds."""
+        """Attack one shard and return its columns, its seconds, and this machine."""
         x, y, index = self._batch(number)
         logits = logits_of(self.original, x, index, self.dataset.num_classes)
         confidence, prediction = logits.softmax(1).max(1)
@@ -122,7 +123,7 @@ class Run:
             )
             seconds[attack.name] = time.perf_counter() - start
             columns.update({name: _nullable(values) for name, values in found.items()})
-        return columns, seconds
+        return columns, seconds, provenance.hardware(self.device)
 
     def rows(self, number: int) -> np.ndarray:
         """Return the rows of the dataset in a shard."""
@@ -168,7 +169,8 @@ class Run:
         if self.dataset.features is not None:
             manifest["dataset"] |= {"features": list(self.dataset.features.names), "scale": self.dataset.features.scale}
         manifest["run"] = self.identity
-        manifest["hardware"] = provenance.hardware(self.device)
+        machines = [json.loads(m["machine"]) for m in shard_metadata if "machine" in m]
+        manifest["hardware"] = provenance.machines(machines or [provenance.hardware(self.device)])
         manifest["seconds"] = {
             attack.name: round(sum(float(m.get(f"seconds_{attack.name}", "nan")) for m in shard_metadata), 3)
             for attack in self.attacks

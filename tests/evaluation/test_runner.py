@@ -214,6 +214,20 @@ def test_the_manifest_says_where_the_numbers_came_from(classifier, digits, tmp_p
     assert len(manifest["model"]["sha256"]) == 64
 
 
+def test_the_manifest_names_every_machine_that_computed(classifier, digits, tmp_path):
+    def engine(compute, shards):
+        for number in shards:
+            columns, seconds, machine = compute(number)
+            yield number, (columns, seconds, machine | {"processor": "another"} if number < 3 else machine)
+
+    outcomes, other = run(classifier, digits, tmp_path, "two", engine=engine)
+    plain, own = run(classifier, digits, tmp_path, "one")
+    here = plain.manifest["hardware"]
+    processor = f"{here['processor']} (5 batches); another (3 batches)"
+    assert outcomes.manifest["hardware"] == here | {"processor": processor}
+    assert other == own, "the table does not tell"
+
+
 def test_attributes_travel_into_the_table(classifier, digits, tmp_path):
     sides = np.where(np.arange(360) % 2 == 0, "left", "right")
     dataset = Dataset("d", digits.inputs, digits.labels, digits.classes, attributes={"side": sides})
