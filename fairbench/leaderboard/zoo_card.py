@@ -10,6 +10,9 @@ from fairbench.errors import OutcomesError, first_line
 from fairbench.files import data_folder
 from fairbench.plain_yaml import parse_yaml
 
+ATTACKS_ITS_START = frozenset({"static_augmentation"})
+"""Methods that train fresh weights and attack the model they start from; known here without importing the methods."""
+
 
 @cache
 def zoo_card(name: str) -> dict[str, Any] | None:
@@ -50,9 +53,11 @@ def trained_note(models: Iterable[str]) -> str | None:
         training = (zoo_card(name) or {}).get("training") or {}
         if (count := passes(training)) is None:
             continue
-        start = (training.get("recipe") or {}).get("start")
+        recipe = training.get("recipe") or {}
+        start = recipe.get("start")
+        beside = f"fresh weights, on attacks made for {start}" if recipe.get("method") in ATTACKS_ITS_START else start
         what = f"{count:g} pass{'' if count == 1 else 'es'} over the training images"
-        groups.setdefault(f"{what} from {start or 'fresh weights'}", []).append(name)
+        groups.setdefault(f"{what} from {beside or 'fresh weights'}", []).append(name)
     if not groups:
         return None
     told = [f"{how} ({', '.join(names)})" for how, names in groups.items()]
