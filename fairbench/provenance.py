@@ -49,16 +49,16 @@ def machines(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     >>> machines([one, other, one])
     {'device': 'cpu', 'processor': 'EPYC (2 batches); Xeon (1 batch)', 'threads': 2}
     """
-    counted = Counter(tuple(machine.items()) for machine in found).most_common()
-    described = dict(counted[0][0])
-    for part in ("processor", "gpu"):
-        batches: Counter[str] = Counter()
-        for machine, count in counted:
-            batches[str(dict(machine).get(part, "none"))] += count
-        if len(batches) > 1:
-            told = (f"{name} ({n} batch{'' if n == 1 else 'es'})" for name, n in batches.most_common())
-            described[part] = "; ".join(told)
-    return described
+    parts = dict.fromkeys(part for machine in found for part in machine)
+    return {part: _counted([machine[part] for machine in found if part in machine]) for part in parts}
+
+
+def _counted(values: Sequence[Any]) -> Any:
+    """Return the value that all have, or each with the number of its batches."""
+    counts = Counter(values)
+    if len(counts) == 1:
+        return values[0]
+    return "; ".join(f"{value} ({n} batch{'' if n == 1 else 'es'})" for value, n in counts.most_common())
 
 
 def _processor() -> str:

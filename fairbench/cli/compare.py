@@ -33,7 +33,8 @@ def compare(
         print(json.dumps(comparison.to_dict(found, names), indent=2, allow_nan=False))
     else:
         print(comparison.as_table(found, names, "github" if markdown else "simple"))
-    trained = trained_note(str(outcomes.manifest["model"]["name"]) for outcomes in (first, second))
+    kept = [held for name, held in ((a, first), (b, second)) if not user_path(name).exists()]  # one's own have no card
+    trained = trained_note(str(held.manifest["model"]["name"]) for held in kept)
     if trained and not (as_json or markdown):
         print(f"\n{trained}")
     if out is not None:

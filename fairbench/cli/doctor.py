@@ -33,7 +33,11 @@ def doctor() -> None:
 def _bf16(device: "torch.device") -> str:
     from fairbench.models.bfloat16 import computes_in_bfloat16
 
-    return "yes" if computes_in_bfloat16(str(device)) else "emulated, many times slower than float32: no instructions"
+    return (
+        "yes"
+        if computes_in_bfloat16(str(device))
+        else "emulated (no instructions for it), many times slower than float32"
+    )
 
 
 def _robustbench() -> str:

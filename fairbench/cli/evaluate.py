@@ -314,6 +314,7 @@ def run_shown(
 ) -> "tuple[Outcomes, bool]":
     """Evaluate behind a progress bar; also say whether nothing had to be computed."""
     from fairbench.evaluation import runner
+    from fairbench.outcomes.schema import PRECISIONS
     from fairbench.reports import folder
 
     size = runner.BATCH_SIZE if batch_size is None else batch_size
@@ -334,6 +335,8 @@ def run_shown(
             transfer_from=source,
             precision=precision,
         )
+    if outcomes.manifest["precision"] != PRECISIONS[precision]:
+        print("note: a network of such narrow layers is slower in bf16: gradients are float32", file=sys.stderr)
     return outcomes, not worked
 
 

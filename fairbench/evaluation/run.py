@@ -29,6 +29,10 @@ _FINGERPRINT = 32
 """Examples whose logits tell one model from another."""
 
 
+_UNKNOWN = '{"processor": "not recorded"}'
+"""Who computed a batch that an earlier version kept."""
+
+
 class Run:
     """One evaluation: what determines it, how a shard is computed, how shards become a table."""
 
@@ -169,8 +173,7 @@ class Run:
         if self.dataset.features is not None:
             manifest["dataset"] |= {"features": list(self.dataset.features.names), "scale": self.dataset.features.scale}
         manifest["run"] = self.identity
-        machines = [json.loads(m["machine"]) for m in shard_metadata if "machine" in m]
-        manifest["hardware"] = provenance.machines(machines or [provenance.hardware(self.device)])
+        manifest["hardware"] = provenance.machines([json.loads(m.get("machine", _UNKNOWN)) for m in shard_metadata])
         manifest["seconds"] = {
             attack.name: round(sum(float(m.get(f"seconds_{attack.name}", "nan")) for m in shard_metadata), 3)
             for attack in self.attacks

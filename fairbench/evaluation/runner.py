@@ -21,6 +21,7 @@ from fairbench.evaluation.protocol import QUICK, Protocol
 from fairbench.evaluation.run import Run
 from fairbench.files import cache_folder
 from fairbench.models.base import Model, as_model
+from fairbench.models.layout import is_narrow
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.schema import PRECISIONS
 from fairbench.registry import suggest
@@ -67,7 +68,8 @@ def evaluate(
     transfer_from
         A model that the attacks are made for, instead of the one that is evaluated.
     precision
-        What attacks compute gradients in, "fp32" or "bf16"; every verdict is the float32 model's.
+        What attacks compute gradients in, "fp32" or "bf16"; every verdict is the float32 model's. A network of narrow
+        layers alone, such as LeNet-5, is slower in bf16 and always attacked in float32, as its manifest says.
 
     Raises
     ------
@@ -145,6 +147,8 @@ def plan(
     if source is not None:
         _check_source(source, model, data, protocol)
     device = checked_device(device)
+    if is_narrow((source or model).module):
+        precision = "fp32"  # bf16 would be slower, so this is the float32 run
     return Run(model, data, protocol, batch_size, device=device, source=source, precision=precision)
 
 

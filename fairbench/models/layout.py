@@ -7,6 +7,8 @@ Layout = torch.memory_format
 
 _WIDE = 32
 """Channels in and out from which a convolution gains: with fewer (a LeNet-5 has 16), lanes of a vector stay idle."""
+_WIDE_DENSE = 128
+"""Features in and out of a dense layer that counts as wide (a LeNet-5 has 84)."""
 
 
 def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
@@ -43,9 +45,10 @@ def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
 
 
 def is_narrow(module: nn.Module) -> bool:
-    """Whether it has 2-D convolutions and none of them is wide."""
-    convolutions = [m for m in module.modules() if isinstance(m, nn.Conv2d)]
-    return bool(convolutions) and not any(_is_wide(m) for m in convolutions)
+    """Whether it has 2-D convolutions, and neither one of them nor a dense layer is wide: a LeNet-5, no transformer."""
+    layers = list(module.modules())
+    dense = any(isinstance(m, nn.Linear) and min(m.in_features, m.out_features) >= _WIDE_DENSE for m in layers)
+    return not dense and any(isinstance(m, nn.Conv2d) for m in layers) and not any(map(_is_wide, layers))
 
 
 def _is_wide(layer: nn.Module) -> bool:

@@ -97,7 +97,7 @@ def refuse_normalised(name: str) -> None:
     ModelError
         It is no checkpoint file.
     """
-    if name.startswith("robustbench:") or _is_model_folder(name) or not _is_path(name):
+    if name.startswith("robustbench:") or _is_model_folder(name) or name in card_names():
         raise ModelError(f"--mean and --std are for a checkpoint file; {name} brings its own normalisation.")
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fairbench.models.bfloat16 import emulated, in_bfloat16
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
-from fairbench.models.layout import is_narrow, settle_layout
+from fairbench.models.layout import settle_layout
 from fairbench.models.winograd import use_winograd
 
 _TOLERANCE = 1e-3
@@ -76,9 +76,6 @@ def _prepared(plain: nn.Module, probe: Tensor) -> Prepared:
 
 
 def _half(plain: nn.Module, prepared: Prepared, probe: Tensor) -> Prepared:
-    if is_narrow(plain):
-        warning = "convolutions of fewer than 32 channels are slower in bf16: gradients are float32."
-        return Prepared(prepared.module, prepared.steps, " ".join(filter(None, (prepared.warning, warning))))
     half, layout = (None, None) if prepared.warning else in_bfloat16(plain, prepared.module, probe)
     if half is None:
         warning = (

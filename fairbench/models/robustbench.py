@@ -46,7 +46,7 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
         file = folder / dataset / _THREAT_MODEL / f"{model_id}.pt"
         if file.is_file():
             read_state(file)  # weights-only whatever the environment says, and a clear line where it is no weights
-        made = [path for path in (file.parent, folder / dataset, folder) if not path.exists()]
+        made = [path for path in file.parents if not path.exists()]
         try:
             with weights_only_loading():
                 module = utils.load_model(model_id, model_dir=folder, dataset=dataset, threat_model=_THREAT_MODEL)

@@ -99,7 +99,7 @@ def same_dataset(asked: str, known: Sequence[str], key: str) -> str:
     """
     plain = {_plain(name): name for name in known}
     if _plain(asked) not in plain:
-        raise OutcomesError(f"table {key} has no dataset '{asked}'.{suggest(_plain(asked), list(plain))}")
+        raise OutcomesError(f"{key} has no dataset '{asked}'.{suggest(_plain(asked), list(plain))}")
     return plain[_plain(asked)]
 
 

@@ -238,8 +238,8 @@ def success_rate_unfairness(results: Mapping[str, Outcomes]) -> Claim:
         f"`sooksatra2022`: on CIFAR-10, standard to robust, {_printed_success_rates()} (Table I). The smallest of "
         "these epsilons already breaks the standard network on nearly all images.",
         _pairs(rows),
-        "Success rates are over all images of a class, clean errors included. The last row says how far the standard "
-        "model is broken: the paper compares where it is broken nearly whole.",
+        "Success rates are over all images of a class, clean errors included. The row of broken images says how far "
+        "the standard model is broken: the paper compares where it is broken nearly whole.",
     )
 
 
@@ -530,7 +530,7 @@ def draw_tendencies(panels: Panels, path: Path) -> None:
 
 FIGURE_3 = PaperFigure(
     "sooksatra2022-3",
-    "sooksatra2022, Figure 3: share of each class broken over epsilon, small CNN (on Fashion-MNIST LeNet-5)",
+    "sooksatra2022, Figures 2 and 3: share of each class broken over epsilon, small CNN (on Fashion-MNIST LeNet-5)",
     {
         "CIFAR-10": {model: sample(model) for model in PAPERS_OWN},
         "Fashion-MNIST": {model: sample(model) for model in ZOO},

@@ -3,7 +3,7 @@
 Small networks leave a processor idle between operators. Here the weights of L networks are stacked, and their
 activations travel as one batch of L * B examples, model after model, so that layers without weights run as they are; a
 dense layer is a batched matrix product, a convolution a grouped one. What all models share (the images, up to the first
-layer with weights) is not repeated.
+layer with weights) is not repeated. An ensemble of one is the network itself.
 """
 
 import copy
@@ -52,6 +52,8 @@ class Ensemble(nn.Module):
         _check(module, name)
         self._size = _Size(models)
         self.network = nn.Sequential(copy.deepcopy(module))  # a parent, for a network that is a single layer
+        if models == 1:
+            return
         for place, layer in list(self.network.named_modules()):
             stacked = _STACKED.get(type(layer))
             if stacked is not None:
@@ -78,6 +80,8 @@ class Ensemble(nn.Module):
 
     def state_of(self, model: int) -> dict[str, Tensor]:
         """Return one model's weights, named and shaped as the network's own."""
+        if self.models == 1:
+            return self.network[0].state_dict()
         found: dict[str, Tensor] = {}
         for place, layer in self.network.named_modules():
             if isinstance(layer, _Stacked):
@@ -98,7 +102,7 @@ class _Stacked(nn.Module):
 
     def shared(self, x: Tensor) -> bool:
         """Whether these are the examples all models have in common."""
-        return self.size.models > 1 and len(x) == self.size.examples
+        return len(x) == self.size.examples
 
     def of(self, model: int) -> dict[str, Tensor]:
         """Return one model's weight and bias in the shapes of torch's layer."""

@@ -59,6 +59,9 @@ _SAVE_EVERY = 60.0
 _CHUNK_BYTES, _CHUNK_MODELS = 2**30, 64
 """What a chunk may take of memory, and of models: on two cores, more are no faster."""
 
+_ONE_BY_ONE_BYTES = 8 * 2**20
+"""What one model keeps of a batch, above which it fills the processor by itself, and more at once only move memory."""
+
 _TEST_BATCH = 4_000
 """Activations of so many examples at once, all models of the chunk together."""
 
@@ -129,7 +132,7 @@ def leave_one_out(
     out
         The run's folder; the same run in it goes on.
     chunk
-        Models trained at once. Default: as many as a gigabyte holds, 64 at most.
+        Models trained at once. Default: as many as a gigabyte holds, 64 at most; wide networks one by one.
 
     Raises
     ------
@@ -251,7 +254,12 @@ class _Trainer:
         return identity
 
     def fitting(self, models: int) -> int:
-        """Return how many of ``models`` to train at once, so that memory holds and the chunks are even."""
+        """Return how many of ``models`` to train at once, so that memory holds and the chunks are even.
+
+        A wide network leaves nothing idle that others could use, and is trained alone.
+        """
+        if self._activation_bytes() > _ONE_BY_ONE_BYTES:
+            return 1
         held = 4 * (4 if self.recipe.optimizer.name == "adam" else 3)
         each = held * sum(p.numel() for p in self.module.parameters()) + 2 * self._activation_bytes()
         most = max(1, min(_CHUNK_MODELS, _memory() // each))

@@ -343,6 +343,11 @@ def test_stopping_by_keyboard_is_no_error_of_ours(cli: Cli, monkeypatch: pytest.
 def test_a_model_that_brings_its_normalisation_takes_no_other_and_no_data_are_looked_for(
     model: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("FAIRBENCH_DATA", raising=False)
+    monkeypatch.setattr("fairbench.datasets.load_dataset", lambda *_args, **_options: pytest.fail("data were loaded"))
     ran = cli("evaluate", "--model", model, "--mean", "0.5", "--std", "0.5")
     assert_refused(ran, f"{model} brings its own normalisation")
+
+
+@pytest.mark.parametrize("options", [[], ["--mean", "0.5", "--std", "0.5"]])
+def test_an_unknown_model_is_unknown_whatever_else_is_asked(options: list[str], cli: Cli) -> None:
+    assert_refused(cli("evaluate", "--model", "no_such_model", *options), "unknown model 'no_such_model'")

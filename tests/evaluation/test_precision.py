@@ -25,10 +25,16 @@ def digits():
     return load_dataset("digits")
 
 
+def network(width):
+    """A small network, whose dense layer may be wide."""
+    head = nn.Linear(288, width), nn.ReLU(), nn.Linear(width, 10)
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), *head)
+
+
 @pytest.fixture(scope="module")
 def classifier():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    model = network(128)
     x, y, _ = load_dataset("digits", "train").batch(slice(None))
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(60):
@@ -57,6 +63,15 @@ def test_bf16_is_another_run_and_says_so_everywhere(classifier, digits, tmp_path
     assert summarize(half).to_dict()["precision"] == "bfloat16"
     assert "precision" not in summarize(exact).to_dict()
     assert result_name(half.manifest) == result_name(exact.manifest) + ".precision-bfloat16"
+
+
+def test_a_narrow_network_is_evaluated_in_float32_and_its_manifest_says_that(digits, tmp_path):
+    torch.manual_seed(0)
+    narrow = network(16).eval()
+    exact, asked = (run(narrow, digits, tmp_path, precision) for precision in ("fp32", "bf16"))
+    assert asked.manifest["run"] == exact.manifest["run"]
+    assert asked.manifest["precision"] == "float32"
+    assert not any("bf16" in note for note in asked.manifest["notes"])
 
 
 def test_clean_columns_are_the_same_and_attacks_about_as_strong(classifier, digits, tmp_path):

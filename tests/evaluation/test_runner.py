@@ -218,13 +218,19 @@ def test_the_manifest_names_every_machine_that_computed(classifier, digits, tmp_
     def engine(compute, shards):
         for number in shards:
             columns, seconds, machine = compute(number)
-            yield number, (columns, seconds, machine | {"processor": "another"} if number < 3 else machine)
+            other = machine | {"processor": "another", "threads": 64, "gpu": "A100", "device": "cuda"}
+            yield number, (columns, seconds, other if number < 3 else machine)
 
     outcomes, other = run(classifier, digits, tmp_path, "two", engine=engine)
     plain, own = run(classifier, digits, tmp_path, "one")
     here = plain.manifest["hardware"]
     processor = f"{here['processor']} (5 batches); another (3 batches)"
-    assert outcomes.manifest["hardware"] == here | {"processor": processor}
+    assert outcomes.manifest["hardware"] == {
+        "device": "cpu (5 batches); cuda (3 batches)",
+        "processor": processor,
+        "threads": f"{here['threads']} (5 batches); 64 (3 batches)",
+        "gpu": "A100",
+    }
     assert other == own, "the table does not tell"
 
 

@@ -11,6 +11,7 @@ from fairbench.models import bfloat16 as bfloat16_module
 from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.architectures.mlp import MLP
 from fairbench.models.bfloat16 import Bfloat16
+from fairbench.models.layout import is_narrow
 from fairbench.models.prepare import frozen, prepare
 
 
@@ -97,13 +98,14 @@ def test_a_network_that_cannot_compute_in_bfloat16_is_attacked_in_float32_and_a_
     assert not isinstance(prepared.module, Bfloat16)
 
 
-def test_a_network_of_narrow_convolutions_is_attacked_in_float32_where_it_is_faster() -> None:
-    module, x = network("lenet5")
-    prepared, plain = prepare(module, x, "bf16"), prepare(module, x)
-    assert prepared.warning == "convolutions of fewer than 32 channels are slower in bf16: gradients are float32."
-    assert prepared.steps == plain.steps
-    y = torch.zeros(len(x), dtype=torch.int64)
-    assert torch.equal(gradient(prepared.module, x, y), gradient(plain.module, x, y))
+def test_narrow_networks_are_told_from_wide_and_from_dense_ones() -> None:
+    transformer = nn.Sequential(nn.Conv2d(3, 192, 4, stride=4), nn.Flatten(2), nn.Linear(64, 64), nn.Linear(192, 384))
+    assert [is_narrow(m) for m in (network("lenet5")[0], network("small_cnn")[0], network("mlp")[0], transformer)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_a_machine_without_the_instructions_says_so_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,8 +56,8 @@ def test_without_file_and_network_the_message_says_where_to_put_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ModelError, match=f"robustbench:{ID} could not be loaded") as caught:
-        load_model(f"robustbench:{ID}", model_dir=tmp_path / "new")
-    assert f"Put its weights in {tmp_path / 'new' / 'cifar10' / 'Linf' / f'{ID}.pt'}" in str(caught.value)
+        load_model(f"robustbench:{ID}", model_dir=tmp_path / "new" / "er")
+    assert f"Put its weights in {tmp_path / 'new' / 'er' / 'cifar10' / 'Linf' / f'{ID}.pt'}" in str(caught.value)
     assert not list(tmp_path.iterdir()), "no empty folders are left"
     assert "\n" not in str(caught.value)
     assert capsys.readouterr().out == ""

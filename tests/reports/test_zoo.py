@@ -102,6 +102,13 @@ def test_a_figure_that_cannot_be_drawn_is_one_clear_line(options, message, cli, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["standard", "static_augmentation"])
+def test_the_small_cnn_of_sooksatra2022_is_as_accurate_as_the_papers_and_not_robust(name):
+    found = summarize(read_result(f"{name}_small_cnn_cifar10.standard.epsilon-0.01")).attacks["pgd20"]
+    assert 26 < found.avg_std < 32, "the paper: 28.04 and 27.57"
+    assert found.avg_rob > 85
+
+
 def test_cifar10_models_meet_the_bounds_of_a_short_training():
     """On all test images where they were attacked, else on the sample."""
     trained = [name for name in TRAINED if name.endswith("_resnet18")]
