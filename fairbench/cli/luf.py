@@ -38,7 +38,8 @@ def luf(
         str | None, typer.Option("--from", help="Model that static_augmentation makes its examples for.")
     ] = None,
     chunk: Annotated[
-        int | None, typer.Option(help="Models trained at once. Default: what a gigabyte holds, 64 at most.")
+        int | None,
+        typer.Option(help="Models trained at once. Default: what a gigabyte holds, 64 at most; one if wide."),
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1.")] = "cpu",
