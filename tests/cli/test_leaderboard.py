@@ -232,8 +232,9 @@ def test_weights_of_the_zoo_under_another_name_are_known() -> None:
 
 
 SERVE = """
-import sys
+import signal, sys
 from fairbench.cli import run
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who started the tests in the background ignores it
 sys.exit(run(sys.argv[1:]))
 """
 
