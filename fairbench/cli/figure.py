@@ -53,6 +53,5 @@ def _draw(chosen: "PaperFigure", out: Path, dataset: str | None) -> None:
     kept = needed & set(result_names())
     chosen.draw({name: read_result(name) for name in sorted(kept)}, path, of)
     print(path)
-    drawn = chosen.needed(of)
-    if trained := trained_note(name.partition(".")[0] for name in drawn):
+    if trained := trained_note(name.partition(".")[0] for name in chosen.needed(of)):
         print(f"note: {trained}", file=sys.stderr)
