@@ -16,8 +16,8 @@ FIGURES = Registry(
     "figure",
     FairbenchError,
     {
-        "sun2023-2": "fairbench.reports.sooksatra2022:SUN2023_FIGURE_2",
-        "sooksatra2022-3": "fairbench.reports.sooksatra2022:FIGURE_3",
+        "sun2023-2": "fairbench.reports.sooksatra2022_figures:SUN2023_FIGURE_2",
+        "sooksatra2022-3": "fairbench.reports.sooksatra2022_figures:FIGURE_3",
         "sun2023-4": "fairbench.reports.sun2023:FIGURE_4",
         **{f"refrl2022-{number}": f"fairbench.reports.refrl2022_figures:FIGURE_{number}" for number in (1, 2, 3)},
     },

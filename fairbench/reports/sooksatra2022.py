@@ -6,127 +6,29 @@ Fashion-MNIST, on the same images each. Figure 2 of ``sun2023`` is about one mod
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from fairbench.leaderboard.results import published_folder
-from fairbench.metrics.class_means import ClassMeans
-from fairbench.metrics.curves import success_curves
-from fairbench.metrics.least_epsilon import least_epsilons, limited_epsilons
-from fairbench.metrics.paired import Estimate, check_same_examples
+from fairbench.metrics.paired import Estimate
 from fairbench.metrics.tendency import Tendency, tendency
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import MEASURED, Claim, Group, Paper, Reading, Row, not_measured, verdict
-from fairbench.reports.paper_figure import Panels, PaperFigure
-from fairbench.reports.readings import ATTACK, Take, cau, change, row_of, signed
-
-STANDARD, PGD_AT, BAT = (f"{method}_lenet5_fashion_mnist" for method in ("standard", "pgd_at", "bat"))
-CIFAR10 = CIFAR10_STANDARD, CIFAR10_STATIC, CIFAR10_PGD_AT = tuple(
-    f"{method}_small_cnn_cifar10" for method in ("standard", "static_augmentation", "pgd_at")
+from fairbench.reports.readings import Take, cau, change, row_of, signed
+from fairbench.reports.sooksatra2022_changes import (
+    broken_share,
+    difference_change,
+    difference_change_on_all,
+    gap_change,
+    mean_change,
 )
-"""The paper's network and training; static augmentation is its robust model, PGD-AT is not in it."""
-PAPERS_OWN = CIFAR10_STANDARD, CIFAR10_STATIC
-PUBLIC_STANDARD, PUBLIC_ROBUST = "lenet5_fashion_natural", "lenet5_fashion_adversarial"
-ZOO, PUBLIC = (STANDARD, PGD_AT, BAT), (PUBLIC_STANDARD, PUBLIC_ROBUST)
-TITLES = {
-    STANDARD: "zoo, standard training",
-    PGD_AT: "zoo, PGD-AT",
-    BAT: "zoo, BAT",
-    PUBLIC_STANDARD: "public checkpoint, standard training",
-    PUBLIC_ROBUST: "public checkpoint, adversarial training",
-}
-"""The models that are looked at one by one, and what they are."""
-
-LE, PGD10, STEPS = "least-epsilon", "pgd10", "least-steps"
-SEARCHED, CIFAR10_SEARCHED = 64, 0.04
-"""Largest radius of the kept searches: of LeNet-5 in 1/255, of the small CNN in pixels."""
-
-RADII = {f"{radius}/255": radius / 255 for radius in (4, 8, 16, 24, 32, 48)}
-"""Radii at which CRU_s is read off the search for least epsilon, as written."""
-CIFAR10_RADII = {f"{radius:g}": radius for radius in (0.004, 0.01, 0.012, 0.014, 0.02, 0.03)}
-"""The same on CIFAR-10; those of the paper's Table I are among them."""
-TABLE_1 = ("0.01", "0.012", "0.014")
-READINGS = WHITE_BOX, TRANSFER = "white-box", "transfer"
-"""An attack made for the model itself, and one made for the standard model."""
-
-Quantity = Callable[[Outcomes], np.ndarray]
-"""What is known of each example: (n,), finite."""
+from fairbench.reports.sooksatra2022_figures import draw
+from fairbench.reports.sooksatra2022_pairs import CIFAR10_SEARCHED, PAIRS, READINGS, SEARCHED, TITLES, Pair, sample
 
 _FROM_FIGURE_2 = "`sun2023`, on its Figure 2 (ResNet-18 on CIFAR-10, PGD-AT)"
-
-
-def whole_split(model: str) -> str:
-    """Return the name of a model's result on all test images."""
-    return f"{model}.standard.epsilon-0.01" if model in CIFAR10 else f"{model}.standard"
-
-
-def sample(model: str) -> str:
-    """Return the name of a model's result on the sample, with least epsilon, PGD-10 and (LeNet-5) least steps."""
-    if model in CIFAR10:
-        return f"{model}.quick.attacks-{PGD10}-{LE}.max_epsilon-{CIFAR10_SEARCHED:g}.resolution-0.0002"
-    return f"{model}.quick.attacks-{PGD10}-{STEPS}-{LE}.max_epsilon-{SEARCHED}-255"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A standard and a robust model, and how they are compared.
-
-    Parameters
-    ----------
-    radii
-        On the sample, by the search for least epsilon: as written, and in pixels.
-    whole
-        Radii of PGD-20 on all test images, where they are the paper's: attacks made for the model, and for the standard
-        one.
-    decimals
-        Of class means of least epsilon.
-    """
-
-    standard: str
-    robust: str
-    radii: Mapping[str, float]
-    whole: tuple[str, ...] = ()
-    decimals: int = 3
-
-    @property
-    def models(self) -> tuple[str, str]:
-        """Return both."""
-        return self.standard, self.robust
-
-    @property
-    def whole_split(self) -> list[str]:
-        """Return their results on all test images."""
-        return [whole_split(model) for model in self.models]
-
-    @property
-    def sample(self) -> list[str]:
-        """Return their results on the sample."""
-        return [sample(model) for model in self.models]
-
-    def at(self, radius: str, reading: str) -> list[str]:
-        """Return their results under PGD-20 on all test images at a radius of ``whole``."""
-        transfer = f".transfer-{self.standard}" if reading == TRANSFER else ""
-        return [f"{self.standard}.standard.epsilon-{radius}", f"{self.robust}.standard.epsilon-{radius}{transfer}"]
-
-    @property
-    def results(self) -> list[str]:
-        """Return all results that are compared."""
-        whole = [name for radius in self.whole for reading in READINGS for name in self.at(radius, reading)]
-        return [*self.whole_split, *self.sample, *whole]
-
-
-PAIRS = {
-    "zoo, PGD-AT": Pair(STANDARD, PGD_AT, RADII),
-    "zoo, BAT": Pair(STANDARD, BAT, RADII),
-    "public checkpoints": Pair(PUBLIC_STANDARD, PUBLIC_ROBUST, RADII),
-    "CIFAR-10, the paper's robust model": Pair(CIFAR10_STANDARD, CIFAR10_STATIC, CIFAR10_RADII, TABLE_1, 4),
-    "CIFAR-10, PGD-AT": Pair(CIFAR10_STANDARD, CIFAR10_PGD_AT, CIFAR10_RADII, TABLE_1, 4),
-}
 
 
 def measure(results: Mapping[str, Outcomes]) -> tuple[Claim, ...]:
@@ -183,22 +85,22 @@ def least_epsilon_unfairness(results: Mapping[str, Outcomes]) -> Claim:
     def rows(pair: Pair) -> list[Row]:
         names = pair.sample
         return [
-            _row(results, names, "CRU_eps", _printed("CRU_eps", 4), _mean_change(gap, pair.decimals, claimed=True)),
+            _row(results, names, "CRU_eps", _printed("CRU_eps", 4), mean_change(gap, pair.decimals, claimed=True)),
             _row(
                 results,
                 names,
                 "smallest class mean of least epsilon",
                 "hardly larger",
-                _mean_change(smallest, pair.decimals),
+                mean_change(smallest, pair.decimals),
             ),
             _row(
                 results,
                 names,
                 "largest class mean of least epsilon",
                 "much larger",
-                _mean_change(largest, pair.decimals),
+                mean_change(largest, pair.decimals),
             ),
-            _row(results, names, "CRU_eps, in units of the average least epsilon", "", _mean_change(share)),
+            _row(results, names, "CRU_eps, in units of the average least epsilon", "", mean_change(share)),
         ]
 
     return Claim(
@@ -220,10 +122,10 @@ def success_rate_unfairness(results: Mapping[str, Outcomes]) -> Claim:
 
     def rows(pair: Pair) -> list[Row]:
         gaps = [
-            _row(results, pair.sample, f"CRU_s at {written}, points", "larger", _gap_change(radius))
+            _row(results, pair.sample, f"CRU_s at {written}, points", "larger", gap_change(radius))
             for written, radius in pair.radii.items()
         ]
-        broken = partial(_broken_standard, pair.radii)
+        broken = partial(broken_share, pair.radii)
         shares = _row(results, pair.sample, "images broken, standard model, percent", "95.76 at 0.01", broken)
         whole = [
             _row(results, pair.at(radius, reading), f"CRU_s at {radius}, all test images, {reading}", "larger", gap)
@@ -248,7 +150,7 @@ def shrinking_difference(results: Mapping[str, Outcomes]) -> Claim:
 
     def rows(pair: Pair) -> list[Row]:
         sampled = [
-            _row(results, pair.sample, f"robust less standard, {a} to {b}", "smaller", _difference_change(at_a, at_b))
+            _row(results, pair.sample, f"robust less standard, {a} to {b}", "smaller", difference_change(at_a, at_b))
             for (a, at_a), (b, at_b) in itertools.pairwise(pair.radii.items())
         ]
         whole = [
@@ -257,7 +159,7 @@ def shrinking_difference(results: Mapping[str, Outcomes]) -> Claim:
                 pair.at(a, reading) + pair.at(b, reading),
                 f"the same on all test images, {reading}, {a} to {b}",
                 "smaller",
-                _difference_change_on_all,
+                difference_change_on_all,
             )
             for a, b in itertools.pairwise(pair.whole)
             for reading in READINGS
@@ -374,102 +276,6 @@ def _models(found: Mapping[str, Tendency], rows: Sequence[_Measure]) -> tuple[Gr
     )
 
 
-def _paired(a: Outcomes, b: Outcomes, *quantities: Quantity) -> ClassMeans:
-    """Return class means of quantities of a, then of b, with the same examples resampled for both."""
-    check_same_examples(a, b, LE)
-    values = np.stack([quantity(outcomes) for outcomes in (a, b) for quantity in quantities], axis=1)
-    return ClassMeans.of(a.frame["label"].to_numpy(), values, len(a.classes))
-
-
-def _least(outcomes: Outcomes) -> np.ndarray:
-    return limited_epsilons(outcomes, LE)
-
-
-def _broken_at(radius: float) -> Quantity:
-    """Return whether an example is broken at a radius, as 0 or 100."""
-
-    def broken(outcomes: Outcomes) -> np.ndarray:
-        least = outcomes.frame[f"{LE}_epsilon"].to_numpy(dtype=float)
-        return np.where(least <= radius + 1e-6, 100.0, 0.0)
-
-    return broken
-
-
-def _mean_change(
-    statistic: Callable[[np.ndarray, np.ndarray], np.ndarray], decimals: int = 3, *, claimed: bool = False
-) -> Take:
-    """A statistic of the class means of least epsilon (..., K) and the class sizes, of both models; claimed to rise."""
-
-    def take(a: Outcomes, b: Outcomes) -> Reading:
-        means = _paired(a, b, _least)
-
-        def of(model: int, values: np.ndarray) -> np.ndarray:
-            return statistic(values[..., model], means.sizes)
-
-        found = means.estimate(lambda m: of(1, m) - of(0, m))
-        start = " to ".join(f"{float(of(model, means.observed)):.{decimals}f}" for model in (0, 1))
-        judged = verdict(found.interval, above=True) if claimed else None
-        return Reading(f"{start}: {signed(found, decimals)}", judged, value=found.value, interval=found.interval)
-
-    return take
-
-
-def _gap_change(radius: float) -> Take:
-    """CRU_s at a radius of both models, and the difference; claimed to rise."""
-
-    def take(a: Outcomes, b: Outcomes) -> Reading:
-        means = _paired(a, b, _broken_at(radius))
-        found = means.estimate(lambda m: spread(m[..., 1]) - spread(m[..., 0]))
-        start = " to ".join(f"{float(spread(means.observed[..., model])):.1f}" for model in (0, 1))
-        text = f"{start}: {signed(found, 1)}"
-        return Reading(text, verdict(found.interval, above=True), value=found.value, interval=found.interval)
-
-    return take
-
-
-def _broken_standard(radii: Mapping[str, float], a: Outcomes, _: Outcomes) -> Reading:
-    """Say how much of the standard model is broken at each radius: where the two can be compared as in the paper."""
-    shares = (f"{float(_broken_at(radius)(a).mean()):.1f} at {written}" for written, radius in radii.items())
-    return Reading(", ".join(shares))
-
-
-def _difference_change(smaller: float, larger: float) -> Take:
-    """The difference of the two models' CRU_s at one radius and at a larger one; claimed to fall."""
-
-    def take(a: Outcomes, b: Outcomes) -> Reading:
-        return _difference_fell(_paired(a, b, _broken_at(smaller), _broken_at(larger)), ((0, 2), (1, 3)))
-
-    return take
-
-
-def _difference_change_on_all(a: Outcomes, b: Outcomes, c: Outcomes, d: Outcomes) -> Reading:
-    """The same under PGD-20, the two models at one radius (a, b) and at a larger one (c, d)."""
-    for other in (b, c, d):
-        check_same_examples(a, other, ATTACK)
-    values = np.stack([_wrong_under_attack(outcomes) for outcomes in (a, b, c, d)], axis=1)
-    means = ClassMeans.of(a.frame["label"].to_numpy(), values, len(a.classes))
-    return _difference_fell(means, ((0, 1), (2, 3)))
-
-
-def _difference_fell(means: ClassMeans, columns: tuple[tuple[int, int], tuple[int, int]]) -> Reading:
-    """Read from shares of broken images whether robust less standard CRU_s fell; columns at either radius."""
-
-    def difference(m: np.ndarray, radius: int) -> np.ndarray:
-        standard, robust = columns[radius]
-        return spread(m[..., robust]) - spread(m[..., standard])
-
-    found = means.estimate(lambda m: difference(m, 1) - difference(m, 0))
-    start = " to ".join(f"{float(difference(means.observed, radius)):+.1f}" for radius in (0, 1))
-    text = f"{start}: {signed(found, 1)}"
-    return Reading(text, verdict(found.interval, above=False), value=found.value, interval=found.interval)
-
-
-def _wrong_under_attack(outcomes: Outcomes) -> np.ndarray:
-    """Return whether each example is misclassified under PGD-20, as 0 or 100."""
-    wrong = outcomes.frame[f"{ATTACK}_pred"].to_numpy() != outcomes.frame["label"].to_numpy()
-    return np.where(wrong, 100.0, 0.0)
-
-
 def _correlation(found: Estimate, *, above: bool) -> Reading:
     judged = verdict(found.interval, above=above)
     return Reading(signed(found, 2), judged, value=found.value, interval=found.interval)
@@ -505,72 +311,12 @@ def _most_frequent(found: Tendency) -> Reading:
     return Reading(text, None, f"{row['target_no_tendency']:.1f} % without tendency", float(row["target"]))
 
 
-def draw_curves(panels: Panels, path: Path) -> None:
-    """Draw the share of each class broken over epsilon, a panel per model."""
-    from fairbench.reports import curves
-
-    radii = _drawn_radii(panels[0][1])
-    found = {model: success_curves(outcomes, LE, radii) for model, outcomes in panels}
-    curves.draw(found, {model: least_epsilons(outcomes, LE) for model, outcomes in panels}, path)
-
-
-def _drawn_radii(outcomes: Outcomes) -> list[float]:
-    """Return radii up to the largest that was searched, at most some 40 of those there are."""
-    attack = outcomes.manifest["attacks"][LE]
-    count = round(attack["epsilon"] / attack["resolution"])
-    return [attack["resolution"] * number for number in range(0, count + 1, -(-count // 40))]
-
-
-def draw_tendencies(panels: Panels, path: Path) -> None:
-    """Draw confusion, target classes and steps to break, a row per model."""
-    from fairbench.reports import tendency as tendencies
-
-    tendencies.draw({model: tendency(outcomes) for model, outcomes in panels}, path)
-
-
-FIGURE_3 = PaperFigure(
-    "sooksatra2022-3",
-    "sooksatra2022, Figures 2 and 3: share of each class broken over epsilon, small CNN (on Fashion-MNIST LeNet-5)",
-    {
-        "CIFAR-10": {model: sample(model) for model in PAPERS_OWN},
-        "Fashion-MNIST": {model: sample(model) for model in ZOO},
-    },
-    draw_curves,
-)
-SUN2023_FIGURE_2 = PaperFigure(
-    "sun2023-2",
-    "sun2023, Figure 2, on Fashion-MNIST: confusion under PGD-10, target classes, steps to break",
-    {"Fashion-MNIST": {model: sample(model) for model in ZOO}},
-    draw_tendencies,
-)
-
-
-def _draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
-    """Draw curves and tendencies, each set of models in a figure of its own; of CIFAR-10 curves alone."""
-    from fairbench.files import make_folder
-
-    make_folder(folder)
-    drawn = []
-    for title, models in (("zoo", ZOO), ("public", PUBLIC), ("cifar10", PAPERS_OWN)):
-        if not all(sample(model) in results for model in models):
-            continue
-        panels = [(model, results[sample(model)]) for model in models]
-        kinds = (
-            {"curves": draw_curves} if models == PAPERS_OWN else {"curves": draw_curves, "tendency": draw_tendencies}
-        )
-        for kind, draw in kinds.items():
-            path = folder / f"unfairness_{kind}_{title}.png"
-            draw(panels, path)
-            drawn.append(path)
-    return drawn
-
-
 PAPER = Paper(
     key="sooksatra2022",
     title="CAU and CRU of standard and robust models, and sun2023's source and target classes",
     results=tuple(dict.fromkeys(name for pair in PAIRS.values() for name in pair.results)),
     radii=(MEASURED,),
     measure=measure,
-    draw=_draw,
+    draw=draw,
     page="unfairness.md",
 )

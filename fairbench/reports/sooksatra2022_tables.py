@@ -14,9 +14,9 @@ from fairbench.leaderboard.results import published_folder, read_result, result_
 from fairbench.metrics import summarize
 from fairbench.metrics.eou import eou
 from fairbench.reports.paper_table import HERE, Cell, Column, Line, PaperTable
+from fairbench.reports.sooksatra2022_pairs import TRANSFER, WHITE_BOX
 
 _ATTACK = "pgd20"
-WHITE_BOX, TRANSFER = "white-box", "transfer"
 _CRU_S = Column("cru_s", "CRU_s", 2, 2)
 _CONFIDENCE = Column("mean_confidence", "mean confidence", 3, 3)
 Build = Callable[[Path | None, str | None], list[Line]]

@@ -7,19 +7,19 @@ from PIL import Image
 
 from fairbench import Outcomes
 from fairbench.errors import OutcomesError
-from fairbench.reports import claims, sooksatra2022
+from fairbench.reports import claims
 from fairbench.reports.claims import FAILS, HOLDS, MEASURED, MISSING
-from fairbench.reports.sooksatra2022 import (
+from fairbench.reports.sooksatra2022 import PAPER, measure
+from fairbench.reports.sooksatra2022_pairs import (
     BAT,
     CIFAR10,
     CIFAR10_STANDARD,
-    PAPER,
+    PAIRS,
     PGD_AT,
     PUBLIC,
     PUBLIC_ROBUST,
     PUBLIC_STANDARD,
     STANDARD,
-    measure,
     sample,
     whole_split,
 )
@@ -60,7 +60,7 @@ def outcomes(model):
 
 
 def results(without=()):
-    made = {name: outcomes(name.partition(".")[0]) for pair in sooksatra2022.PAIRS.values() for name in pair.results}
+    made = {name: outcomes(name.partition(".")[0]) for pair in PAIRS.values() for name in pair.results}
     return {name: table for name, table in made.items() if name not in without}
 
 
@@ -127,7 +127,7 @@ def test_the_papers_own_network_is_read_at_its_radii(measured):
 
 
 def test_the_difference_of_gaps_on_all_images_is_that_of_four_tables():
-    pair = sooksatra2022.PAIRS["CIFAR-10, PGD-AT"]
+    pair = PAIRS["CIFAR-10, PGD-AT"]
     tables = results()
     larger = tables[pair.at("0.012", "white-box")[1]] = outcomes(pair.robust)
     larger.frame["pgd20_pred"] = 0  # bags alone are right, so every other class is broken whole
@@ -202,5 +202,5 @@ def test_figures_are_drawn_of_models_that_are_all_there(tmp_path):
 def test_all_results_that_are_read_are_named():
     assert set(PAPER.results) == set(results())
     on_cifar10 = {(CIFAR10_STANDARD, robust) for robust in CIFAR10[1:]}
-    found = {pair.models for pair in sooksatra2022.PAIRS.values()}
+    found = {pair.models for pair in PAIRS.values()}
     assert found == {(STANDARD, PGD_AT), (STANDARD, BAT), PUBLIC} | on_cifar10
