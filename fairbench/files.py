@@ -1,5 +1,6 @@
 """Files: whole or not at all, and where each kind lives."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -71,6 +72,13 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise cannot_write(path, error) from error
     return path
+
+
+def remove_empty_folders(path: Path) -> None:
+    """Remove a folder, and what folders are in it, as far as there is no file in them."""
+    for folder in [*sorted(path.rglob("*"), reverse=True), path]:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def replace_folder(new: Path, target: Path) -> None:

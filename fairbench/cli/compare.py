@@ -29,16 +29,16 @@ def compare(
     first, second, chosen = comparison.find_both(a, b, attack)
     names = (_name(a), _name(b))
     found = measure(first, second, chosen)
-    if as_json:
-        print(json.dumps(comparison.to_dict(found, names), indent=2, allow_nan=False))
-    else:
-        print(comparison.as_table(found, names, "github" if markdown else "simple"))
     kept = [held for name, held in ((a, first), (b, second)) if not user_path(name).exists()]  # one's own have no card
     trained = trained_note(str(held.manifest["model"]["name"]) for held in kept)
-    if trained and not (as_json or markdown):
-        print(f"\n{trained}")
+    if as_json:
+        print(json.dumps(comparison.to_dict(found, names, trained), indent=2, allow_nan=False))
+    else:
+        print(comparison.as_table(found, names, "github" if markdown else "simple"))
+        if trained:
+            print(f"\n{trained}")
     if out is not None:
-        options.say_written(comparison.keep(found, names, user_path(out)))
+        options.say_written(comparison.keep(found, names, user_path(out), trained))
 
 
 def _name(text: str) -> str:

@@ -23,7 +23,7 @@ from fairbench.datasets.locate import data_folders
 from fairbench.datasets.tabular import CLASSES as ADULT_CLASSES
 from fairbench.datasets.tabular import read_adult
 from fairbench.errors import DatasetError, first_line
-from fairbench.files import make_folder
+from fairbench.files import make_folder, remove_empty_folders
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -218,6 +218,7 @@ def load_named(name: str, split: str, data_dir: str | Path | None = None, downlo
             return _from_layout(name, make_folder(target), split, True)
         except DatasetError as error:
             reason = f"and the download failed ({error.__cause__ or error})"
+            remove_empty_folders(target)
     else:
         reason = "and downloading is off"
     looked = ", ".join(str(folder / _folder(name)) for folder in folders)

@@ -148,16 +148,18 @@ def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
     return "\n".join(lines)
 
 
-def to_dict(found: Comparison, names: tuple[str, str]) -> dict[str, Any]:
-    """Return plain data; what was not measured is None."""
+def to_dict(found: Comparison, names: tuple[str, str], trained: str | None = None) -> dict[str, Any]:
+    """Return plain data; what was not measured is None, and so is ``trained`` where no card says it."""
     plain: dict[str, Any] = json.loads(
-        json.dumps({"a": names[0], "b": names[1], **found.to_dict()}), parse_constant=_none
+        json.dumps({"a": names[0], "b": names[1], **found.to_dict(), "trained": trained}), parse_constant=_none
     )
     return plain
 
 
-def keep(found: Comparison, names: tuple[str, str], folder: Path) -> list[Path]:
+def keep(found: Comparison, names: tuple[str, str], folder: Path, trained: str | None = None) -> list[Path]:
     """Write ``comparison.json``, ``comparison.md`` and ``comparison.png`` into a folder and return their paths.
+
+    ``trained`` is what the cards say of the models' training, in a sentence.
 
     Raises
     ------
@@ -166,9 +168,10 @@ def keep(found: Comparison, names: tuple[str, str], folder: Path) -> list[Path]:
     """
     make_folder(folder)
     paths = [folder / f"comparison.{suffix}" for suffix in ("json", "md", "png")]
-    write_json(to_dict(found, names), paths[0])
+    write_json(to_dict(found, names, trained), paths[0])
     with replacing(paths[1]) as temporary:
-        temporary.write_text(as_table(found, names, "github") + "\n", encoding="utf-8")
+        told = f"\n{trained}\n" if trained else ""
+        temporary.write_text(f"{as_table(found, names, 'github')}\n{told}", encoding="utf-8")
     draw(found, names, paths[2])
     return paths
 

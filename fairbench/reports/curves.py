@@ -70,7 +70,7 @@ def draw(
 ) -> None:
     """Draw success rate over epsilon per class, a panel per model; its marker below them is at its mean least epsilon.
 
-    Radii of ``pixels`` are drawn in 1/255, of features in their own unit.
+    Radii of ``pixels`` are drawn in 1/255 where they are read so, else as they are; of features in their own unit.
 
     Classes differ in colour, dash and marker, so that they are told apart in grey too.
 
@@ -83,7 +83,7 @@ def draw(
 
     with figure_file(path, 1, len(curves), figsize=(1.5 + 5.2 * len(curves), 5.6), sharey=True) as (figure, row):
         names = list(dict.fromkeys(next(iter(curves.values())).classes["class"]))
-        unit = 255.0 if pixels else 1.0
+        unit, named = axis_unit(curves, pixels=pixels)
         palette = sns.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
         looks = {
             n: {"color": c, "marker": m} for n, c, m in zip(names, palette, itertools.cycle(_MARKERS), strict=False)
@@ -103,7 +103,7 @@ def draw(
                     drawn.set_dashes(dashes)
             if (of_model := means[model]) is not None:
                 _mark_means(axes, of_model, looks, unit)
-            axes.set(title=model, xlabel=f"epsilon ({'in 1/255' if pixels else 'in units of the features'})")
+            axes.set(title=model, xlabel=f"epsilon ({named})")
             axes.set_ylim(-14, 101)
         row[0][0].set_ylabel("broken, clean errors included (percent)")
         handles, labels = row[0][0].get_legend_handles_labels()
@@ -115,6 +115,14 @@ def draw(
             frameon=False,
             title="markers below 0: mean least epsilon of each class",
         )
+
+
+def axis_unit(curves: Mapping[str, Curves], *, pixels: bool) -> tuple[float, str]:
+    """Return by what radii are multiplied for the axis, and what that is called."""
+    if not pixels:
+        return 1.0, "in units of the features"
+    radii = [epsilon_text(epsilon) for found in curves.values() for epsilon in found.overall["epsilon"] if epsilon]
+    return (1.0, "of pixels in [0, 1]") if all("/" not in text for text in radii) else (255.0, "in 1/255")
 
 
 def _mark_means(axes: "Axes", found: LeastEpsilons, looks: Mapping[str, Mapping[str, Any]], unit: float) -> None:

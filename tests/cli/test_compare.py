@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fairbench.leaderboard.results import read_result, results_folder
+from fairbench.leaderboard.zoo_card import trained_note
 
 Cli = Callable[..., Any]
 A, B = "pgd_at_lenet5_fashion_mnist", "bat_lenet5_fashion_mnist"
@@ -39,7 +40,9 @@ def test_out_keeps_the_numbers_the_page_and_the_figure(cli: Cli, tmp_path: Any) 
     ran = cli("compare", A, B, "--markdown", "--out", tmp_path / "out")
     assert (tmp_path / "out" / "comparison.md").read_text() == ran.out
     assert ran.err == "".join(f"written: {tmp_path / 'out' / 'comparison'}.{kind}\n" for kind in ("json", "md", "png"))
-    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["n"] == 10_000
+    document = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert document["n"] == 10_000
+    assert document["trained"] == ran.out.splitlines()[-1] == trained_note([A, B])
     assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -142,6 +142,7 @@ def test_without_network_the_message_says_which_file_to_put_where(
     assert f"in {cache / 'data' / (NAMED[name].folder or name)}" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert capsys.readouterr().out == ""
+    assert list((cache / "data").iterdir()) == []
 
 
 @pytest.mark.parametrize(
