@@ -5,12 +5,14 @@ All models begin with the same weights and see the same batches in the same orde
 in the model without sample i the batch that holds i is one smaller: i has weight 0 in the mean loss, and so have its
 repetitions where classes are balanced. Inputs are normalised by the whole training set. So what differs between two
 models is the sample and what follows from it. Models are trained a chunk at a time, all of a chunk at once
-(:mod:`fairbench.training.ensemble`).
+(:mod:`fairbench.training.ensemble`); one by one, a model starts where the full one was before it met the sample
+(:mod:`fairbench.training.beginnings`).
 
 A run lives in a folder. A finished chunk's confidences are a file of their own, and a long chunk writes its state after
 an epoch, so a run that is killed goes on where it was.
 """
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -35,6 +37,7 @@ from fairbench.models.layout import settle_layout
 from fairbench.models.loading import load_model
 from fairbench.models.prepare import frozen
 from fairbench.registry import is_own_code
+from fairbench.training.beginnings import Beginning, Beginnings
 from fairbench.training.data import TrainingData
 from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import Report, build_method
@@ -297,12 +300,23 @@ class _Trainer:
         samples: Tensor,
         epoch: int,
         tick: Callable[[float, float], None],
+        *,
+        begin: int = 0,
+        met: Beginnings | None = None,
     ) -> None:
-        """Train an epoch; ``samples`` (L,) are left out, and ``tick`` hears the progress and the mean loss."""
+        """Train an epoch; ``samples`` (L,) are left out, and ``tick`` hears the progress and the mean loss.
+
+        The steps before ``begin`` are done; ``met`` hears what each batch holds.
+        """
         self.seed(epoch)
         steps = len(self.data) // self.recipe.batch_size
         batches = self.data.batches(self.recipe.batch_size, self.recipe.augmentation, self.generator)
         for step, (x, rows) in enumerate(batches):
+            if step < begin:
+                _drawn_noise(self.method, x, self.generator)
+                continue
+            if met is not None:
+                met.meet(step, self.origin[rows], ensemble, optimizer)
             progress = (epoch + step / steps) / self.recipe.schedule.epochs
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
@@ -367,7 +381,8 @@ def _attacked(
 ) -> Tensor:
     """Return (L * B, ...): the batch as PGD leaves it for each model."""
     models = ensemble.models
-    noise = (torch.rand(x.shape, generator=generator) * 2 - 1).to(x)
+    noise = _drawn_noise(method, x, generator)
+    assert noise is not None
     ensemble.requires_grad_(False)
     try:
         found = pgd(
@@ -383,6 +398,11 @@ def _attacked(
     finally:
         ensemble.requires_grad_(True)
     return found.last
+
+
+def _drawn_noise(method: Method, x: Tensor, generator: torch.Generator) -> Tensor | None:
+    """Return what the generator draws for a batch that is attacked, in [-1, 1]; None for other methods."""
+    return (torch.rand(x.shape, generator=generator) * 2 - 1).to(x) if method.name == "pgd_at" else None
 
 
 def _for_each(x: Tensor, models: int) -> Tensor:
@@ -404,6 +424,7 @@ def _all_chunks(
             f"({len(missing)} to train, {min(chunk, len(missing))} at once), {epochs} epoch{'s' if epochs > 1 else ''}."
         }
     )
+    beginnings = Beginnings(torch.from_numpy(samples), _memory()) if chunk == 1 else None
     while missing:
         ours = _in_a_row(missing)[: _begun(folder, missing, chunk)]
         share = len(ours) / len(members)
@@ -412,7 +433,7 @@ def _all_chunks(
         def tick(progress: float, loss: float, start: float = done, part: float = share) -> None:
             report({"progress": start + progress * part, "loss": loss})
 
-        confidence, seconds = _train_chunk(trainer, members, ours, folder, tick)
+        confidence, seconds = _train_chunk(trainer, members, ours, folder, tick, beginnings=beginnings)
         path = folder.path / f"models_{ours[0]:05d}-{ours[-1]:05d}.safetensors"
         write_weights({"confidence": confidence, "seconds": torch.tensor(seconds, dtype=torch.float64)}, path)
         (folder.path / STATE).unlink(missing_ok=True)
@@ -442,14 +463,23 @@ def _begun(folder: RunFolder, missing: list[int], chunk: int) -> int:
 
 
 def _train_chunk(
-    trainer: _Trainer, members: np.ndarray, ours: list[int], folder: RunFolder, tick: Callable[[float, float], None]
+    trainer: _Trainer,
+    members: np.ndarray,
+    ours: list[int],
+    folder: RunFolder,
+    tick: Callable[[float, float], None],
+    *,
+    beginnings: Beginnings | None,
 ) -> tuple[Tensor, float]:
     """Train some models at once, from the state they were left in; return their confidences and the seconds."""
     ensemble = trainer.ensemble(len(ours))
     optimizer = make_optimizer(ensemble, trainer.recipe.optimizer, fused=True)
     samples = torch.from_numpy(members[ours]).to(trainer.device)
     state = folder.load(trainer.device)
-    epoch, spent = 0, 0.0
+    epoch, spent, begin = 0, 0.0, 0
+    full = members[ours[0]] == _NOBODY
+    if state is None and beginnings is not None and not full:
+        begin = _start_from(beginnings.take(int(members[ours[0]])), ensemble, optimizer)
     if state is not None:
         try:
             ensemble.load_state_dict(state["ensemble"])
@@ -459,7 +489,8 @@ def _train_chunk(
             raise folder.unusable(error) from error
     begun = saved = time.monotonic()
     for number in range(epoch, trainer.recipe.schedule.epochs):
-        trainer.epoch(ensemble, optimizer, samples, number, tick)
+        met = beginnings if full and number == 0 else None
+        trainer.epoch(ensemble, optimizer, samples, number, tick, begin=begin if number == 0 else 0, met=met)
         if time.monotonic() - saved > _SAVE_EVERY and number + 1 < trainer.recipe.schedule.epochs:
             folder.save(
                 {
@@ -472,6 +503,15 @@ def _train_chunk(
             )
             saved = time.monotonic()
     return trainer.confidences(ensemble), spent + time.monotonic() - begun
+
+
+def _start_from(beginning: Beginning | None, ensemble: Ensemble, optimizer: torch.optim.Optimizer) -> int:
+    """Take over the full model's state, if there is one; return how many steps are done."""
+    if beginning is None:
+        return 0
+    ensemble.load_state_dict(beginning.network)
+    optimizer.load_state_dict(copy.deepcopy(beginning.optimizer))  # it keeps the tensors, and others start here too
+    return beginning.step
 
 
 def _finished(folder: RunFolder, models: int, examples: int, classes: int) -> dict[int, tuple[np.ndarray, float]]:

@@ -190,6 +190,38 @@ def test_models_that_leave_out_nothing_they_see_are_the_full_one(training, test,
     assert np.array_equal(found.left, np.broadcast_to(found.full, found.left.shape))
 
 
+@pytest.mark.parametrize("memory", [2**30, 450_000, 0])
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("standard", {}),
+        ("pgd_at", {"options": {"epsilon": 0.1, "step": 0.05, "steps": 2}, "augmentation": {"crop": 1, "flip": True}}),
+        ("standard", {"balance": True, "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}}),
+    ],
+)
+def test_what_a_model_shares_with_the_full_one_is_computed_once_and_changes_nothing(
+    method, changes, memory, training, test, tmp_path, monkeypatch
+):
+    """One by one models start where the full one met their sample; a run that goes on has no such states."""
+    chosen, samples = recipe(method, **changes), np.array([3, 17, 60, 61, 99])
+    steps = []
+    losses = module.batch_losses
+    monkeypatch.setattr(module, "batch_losses", lambda *a, **k: steps.append(1) or losses(*a, **k))
+    monkeypatch.setattr(module, "_memory", lambda: memory)
+    shared = leave_one_out(chosen, training, test, samples, tmp_path / "shared", chunk=1)
+    taken = len(steps)
+    leave_one_out(chosen, training, test, samples, tmp_path / "again", chunk=1)
+    for path in (tmp_path / "again").glob("models_0000[1-5]-*"):
+        path.unlink()
+    steps.clear()
+    again = leave_one_out(chosen, training, test, samples, tmp_path / "again", chunk=1)
+    each = len(steps) // len(samples)
+    assert np.array_equal(shared.full, again.full)
+    assert np.array_equal(shared.left, again.left)
+    assert (taken < 6 * each) == (memory > 0)
+    assert taken > 6 * each * 0.6
+
+
 @pytest.mark.parametrize("chunk", [1, 2, 4, None])
 def test_the_chunk_changes_rounding_alone(chunk, training, test, tmp_path):
     samples = draw_samples(training, 4, seed=0)
