@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,7 +59,7 @@ def _report(chosen: "Paper", format: Format, figures: Path | None) -> None:
     else:
         print((claims.as_markdown if format is Format.MARKDOWN else claims.as_text)(chosen, measured))
     if format is Format.TEXT and (trained := trained_note(name.partition(".")[0] for name in results)):
-        print(f"\n{trained}")
+        print(f"\n{textwrap.fill(trained, 100)}")
     if missing:
         print(f"note: results missing: {', '.join(missing)}", file=sys.stderr)
     if figures is not None:

@@ -1,6 +1,7 @@
 """``fairbench table``: a paper's table beside what fairbench measured."""
 
 import json
+import re
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -69,8 +70,9 @@ def table(
     elif name is None and ranks:
         raise FairbenchError(f"--ranks needs a table: {' or '.join(RANKED)}.")
     elif list_all or name is None:
+        width = max(map(len, TABLES)) + 2
         for key in TABLES:
-            print(f"{key}  {TABLES[key].title}")
+            print(f"{key:{width}}{_short(TABLES[key].title)}")
     elif ranks:
         print(_ranks(name, dataset, format))
     else:
@@ -79,6 +81,17 @@ def table(
         chosen: PaperTable = TABLES[name]
         of = None if dataset == "all" else dataset
         print(render(chosen, chosen.lines(dataset=of), format.value))
+
+
+def _short(title: str) -> str:
+    """Return a title without its paper, which the key names, and without how to read the numbers.
+
+    Examples
+    --------
+    >>> _short("sun2023 (Balance Adversarial Training, AAAI 2023), Table 2: ablation of BAT; errors in percent")
+    'Table 2: ablation of BAT'
+    """
+    return re.sub(r"^\w+ \([^)]*\)[,:] ", "", title).partition(";")[0]
 
 
 def _ranks(name: str, dataset: str | None, format: Format) -> str:

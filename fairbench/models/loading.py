@@ -113,6 +113,8 @@ def own_dataset(name: str) -> str:
         return "cifar10"
     if _is_model_folder(name):
         return read_card(user_path(name) / CARD_FILE).dataset
+    if _is_path(name) and user_path(name).is_dir():
+        raise ModelError(f"{name} is a folder, not a file, and no training run that has ended: it has no {CARD_FILE}.")
     if _is_path(name):
         raise ModelError(f"{name}: a checkpoint does not say what it was trained on; pass --dataset.")
     return load_card(name).dataset

@@ -113,7 +113,7 @@ def draw(
             loc="outside lower center",
             ncols=5,
             frameon=False,
-            title="markers below 0: mean least epsilon of each class",
+            title=f"markers below 0: mean least epsilon of each class{_bound(means, unit)}",
         )
 
 
@@ -123,6 +123,12 @@ def axis_unit(curves: Mapping[str, Curves], *, pixels: bool) -> tuple[float, str
         return 1.0, "in units of the features"
     radii = [epsilon_text(epsilon) for found in curves.values() for epsilon in found.overall["epsilon"] if epsilon]
     return (1.0, "of pixels in [0, 1]") if all("/" not in text for text in radii) else (255.0, "in 1/255")
+
+
+def _bound(means: Mapping[str, LeastEpsilons | None], unit: float) -> str:
+    """Say what an example counts as that the largest radius does not break: it moves the means."""
+    largest = {f"{unit * found.largest:g}" for found in means.values() if found is not None and found.censored}
+    return f"; what withstands counts as {' or '.join(sorted(largest))}" if largest else ""
 
 
 def _mark_means(axes: "Axes", found: LeastEpsilons, looks: Mapping[str, Mapping[str, Any]], unit: float) -> None:

@@ -86,7 +86,7 @@ def refuse_unlike(other: Mapping[str, Any], hashes: tuple[str, str], samples: Se
 def against(found: Result, other: Result) -> str:
     """Return in lines how much more unfair a result is than another, which :func:`refuse_unlike` let through."""
     rows = [
-        f"{_TITLES[name]:8}  {signed(estimate, 2 if name == 'luf_l' else 4)}"
+        f"{_TITLES[name]:8}  {signed(estimate, 4 if name == 'luf_mean' else 2)}"
         for name, estimate in difference(other[1], found[1], found[0].left_out).items()
     ]
     return "\n".join([f"minus that of {what_was_run(other[2])}", *rows])

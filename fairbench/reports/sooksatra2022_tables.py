@@ -102,7 +102,8 @@ def _eou_cells(result: str, attribute: str, folder: Path | None) -> dict[tuple[i
 
 _FROM = "sooksatra2022 (Adversarial Training Negatively Affects Fairness)"
 _READ = "percentage points, PGD-20, lower is better; white-box: made for the model, transfer: made for the standard one"
-_MEAN = "mean confidence of an income above 50,000 dollars, test examples by true label, no attack"
+_MEAN = "mean confidence of an income above 50,000 dollars"
+_OF = "test examples by true label, no attack"
 
 TABLE_1 = PaperTable(
     "sooksatra2022-1",
@@ -125,7 +126,7 @@ TABLE_2 = PaperTable(
 TABLE_4 = PaperTable(
     "sooksatra2022-4",
     f"{_FROM}, Table IV",
-    f"{_MEAN}; by sex",
+    f"{_MEAN} by sex; {_OF}",
     ("model", "label", "group"),
     (_CONFIDENCE,),
     (HERE,),
@@ -134,7 +135,7 @@ TABLE_4 = PaperTable(
 TABLE_5 = PaperTable(
     "sooksatra2022-5",
     f"{_FROM}, Table V",
-    f"{_MEAN}; by race",
+    f"{_MEAN} by race; {_OF}",
     ("model", "label", "group"),
     (_CONFIDENCE,),
     (HERE,),

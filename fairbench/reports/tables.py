@@ -142,7 +142,7 @@ def headline(summary: Summary) -> str:
     """Return what was evaluated: model, dataset, how many examples (and that they are a sample), protocol, seed."""
     changed = ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
     protocol = summary.protocol + (f", modified: {changed}" if changed else "")
-    sample = " (a quick look: the first 100 or fewer of each class)" if summary.protocol == "quick" else ""
+    sample = " (a quick look: at most the first 100 of each class)" if summary.protocol == "quick" else ""
     source = "" if summary.transfer_from is None else f"; transfer: attacks made for {summary.transfer_from}"
     gradients = "" if summary.precision == "float32" else f"; gradients in {precision_text(summary.precision)}"
     return (

@@ -222,7 +222,8 @@ def _targets(axes: "Axes", found: Tendency) -> "list[Artist]":
     axes.set_xlim(left=0)
     axes.set_xlabel("predicted class, percent of the wrong predictions")
     axes.set_title(
-        f"targets: TV {found.total_variation.value:.2f}, by chance up to {found.total_variation_by_chance[1]:.2f}"
+        f"targets: total variation {found.total_variation.value:.2f}, "
+        f"by chance up to {found.total_variation_by_chance[1]:.2f}"
         if np.isfinite(found.total_variation.value)
         else "targets: no prediction is wrong",
         loc="left",
