@@ -174,6 +174,9 @@ def draw(found: Mapping[str, Tendency], path: Path) -> None:
         for (model, of_model), row in zip(found.items(), grid, strict=True):
             _heatmap(row[0], of_model, model)
             handles = _targets(row[1], of_model) + _steps(row[2], of_model)
+        longest = max(row[1].get_xlim()[1] for row in grid)
+        for row in grid:
+            row[1].set_xlim(right=longest)
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
 
 
