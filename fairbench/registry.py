@@ -52,9 +52,13 @@ class Registry:
         self._targets[name] = target
 
     def __getitem__(self, name: str) -> Any:
+        return import_attribute(self._targets[self.known(name)])
+
+    def known(self, name: str) -> str:
+        """Return the name if there is such an entry; else raise the registry's error, with the nearest name."""
         if name not in self._targets:
             raise self._error(f"unknown {self.kind} '{name}'.{suggest(name, list(self._targets))}{self._hint(name)}")
-        return import_attribute(self._targets[name])
+        return name
 
     def _hint(self, name: str) -> str:
         """Say how one's own code is named to whom that may have been meant."""

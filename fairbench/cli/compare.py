@@ -21,7 +21,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
     """Compare two models class by class: differences with intervals, exact tests, and a figure."""
-    from fairbench.files import user_path
+    from fairbench.files import make_folder, user_path
     from fairbench.leaderboard.zoo_card import trained_note
     from fairbench.metrics.comparison import compare as measure
     from fairbench.reports import comparison
@@ -29,6 +29,8 @@ def compare(
     first, second, chosen = comparison.find_both(a, b, attack)
     names = (_name(a), _name(b))
     found = measure(first, second, chosen)
+    if out is not None:
+        make_folder(user_path(out))  # what cannot be written is told before a page of numbers
     kept = [held for name, held in ((a, first), (b, second)) if not user_path(name).exists()]  # one's own have no card
     trained = trained_note(str(held.manifest["model"]["name"]) for held in kept)
     if as_json:

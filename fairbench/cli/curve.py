@@ -76,6 +76,10 @@ def grid_step(radii: tuple[float, ...], text: str) -> float:
     if radii[-1] <= 0:
         raise ProtocolError(f"--epsilons {text}: give one radius above 0 at least.")
     exact = [Fraction(radius).limit_denominator(_FINEST) for radius in radii]
+    if not exact[-1]:
+        raise ProtocolError(
+            f"--epsilons {text}: {radii[-1]:g} is below what the search tells from 0; give larger ones."
+        )
     below = math.lcm(*(radius.denominator for radius in exact))
     step = Fraction(math.gcd(*(int(radius * below) for radius in exact)), below)
     if exact[-1] / step > _MOST_LEVELS:

@@ -241,7 +241,9 @@ def _engine(name: str, address: str | None, cpus: int | None, gpus: float | None
     given = {"address": address, "cpus": cpus, "gpus": gpus}
     given = {key: value for key, value in given.items() if value is not None}
     if not given:
-        return name
+        from fairbench.evaluation.engines import ENGINES
+
+        return ENGINES.known(name)
     if name != "ray":
         raise ProtocolError("--address, --cpus-per-task and --gpus-per-task are for --engine ray.")
     from fairbench.evaluation.ray_engine import RayEngine

@@ -1,6 +1,8 @@
 """Option values as people type them."""
 
 import itertools
+import math
+import re
 import sys
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
@@ -62,17 +64,21 @@ def epsilons(text: str) -> tuple[float, ...]:
     Raises
     ------
     ProtocolError
-        It is neither, empty, or does not rise.
+        It is neither, empty, not finite, below 0, or does not rise.
     """
     from fairbench.evaluation.protocol import parse_fraction
 
+    for part in re.split("[:,]", text):
+        if not 0 <= parse_fraction(part, "--epsilons") < math.inf:
+            raise ProtocolError(f"--epsilons {text}: {part} is no radius; give finite ones from 0 on.")
     if ":" in text:
         parts = [parse_fraction(part, "--epsilons") for part in text.split(":")]
         if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
             raise ProtocolError(f"--epsilons {text}: give FIRST:LAST:STEP, such as 0:16/255:1/255.")
-        count = int((parts[1] - parts[0]) / parts[2] + 1e-6) + 1
-        if count > 1_000:
-            raise ProtocolError(f"--epsilons {text}: these are {count} radii; give 1,000 at most.")
+        steps = (parts[1] - parts[0]) / parts[2]
+        if steps > 999.5:
+            raise ProtocolError(f"--epsilons {text}: these are more than 1,000 radii; give fewer.")
+        count = int(steps + 1e-6) + 1
         return tuple(parts[0] + number * parts[2] for number in range(count))
     radii = tuple(parse_fraction(part, "--epsilons") for part in text.split(","))
     if any(b <= a for a, b in itertools.pairwise(radii)):

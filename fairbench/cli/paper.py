@@ -36,6 +36,8 @@ def paper(
     figures: Annotated[Path | None, typer.Option(help="Folder for the paper's figures, redrawn as PNG.")] = None,
 ) -> None:
     """Measure a paper's claims from the kept results, or list the papers."""
+    if name is None and (figures is not None or format is not Format.TEXT):
+        raise FairbenchError(f"--figures and --format are of one paper: name it, {' or '.join(PAPERS)}.")
     if name is None:
         width = max(map(len, PAPERS)) + 2
         for key in PAPERS:
@@ -45,7 +47,7 @@ def paper(
 
 
 def _report(chosen: "Paper", format: Format, figures: Path | None) -> None:
-    from fairbench.files import user_path
+    from fairbench.files import make_folder, user_path
     from fairbench.leaderboard.zoo_card import trained_note
     from fairbench.reports import claims
 
@@ -53,6 +55,8 @@ def _report(chosen: "Paper", format: Format, figures: Path | None) -> None:
     missing = [name for name in chosen.results if name not in results]
     if not results:
         raise OutcomesError(f"paper {chosen.key}: none of its results is kept; missing: {', '.join(missing)}.")
+    if figures is not None:
+        make_folder(user_path(figures))
     measured = chosen.measure(results)
     if format is Format.JSON:
         print(json.dumps(claims.to_dict(chosen, measured, missing), indent=2, allow_nan=False))

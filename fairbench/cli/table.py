@@ -63,6 +63,8 @@ def table(
         raise FairbenchError("--list, --write, --check and --ranks: give one of them.")
     if (write or check or list_all) and (dataset is not None or format is not Format.TEXT):
         raise FairbenchError("--list, --write and --check are of all tables: leave --dataset and --format out.")
+    if list_all and name is not None:
+        raise FairbenchError(f"--list is of all tables: leave {name} out.")
     if (write or check) and name in TABLES:
         raise FairbenchError(f"--write and --check are of all tables, and take a folder: leave {name} out.")
     if write or check:
@@ -115,6 +117,7 @@ def _folder(folder: Path, write: bool) -> None:
     from fairbench.reports.sun2023 import CIFAR10, FASHION
     from fairbench.reports.sun2023_ranks import ranked
 
+    paper_folder.refuse(user_path(folder), writing=write)
     views = {
         f"sun2023-1.ranks.{of.lower()}": ranked(TABLES["sun2023-1"], of).as_markdown() for of in (CIFAR10, FASHION)
     }

@@ -26,6 +26,6 @@ def checked_device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        first = (str(error).splitlines() or ["not available"])[0]
-        raise ProtocolError(f"device '{device}' cannot be used: {first}") from error
+        first, _, _ = (str(error).splitlines() or ["not available"])[0].partition(". ")  # then it lists all there are
+        raise ProtocolError(f"device '{device}' cannot be used: {first.rstrip('.')}.") from error
     return device

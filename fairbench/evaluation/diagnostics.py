@@ -20,6 +20,8 @@ _MASKED_SHARE = 0.1
 _NORMALISED_TWICE = 6.0
 """Mean/std normalisation takes [0, 1] to about [-3, 3.5] for common data sets; a second one takes that past this."""
 _STRONGER = 10.0
+_ROUNDING = 1e-3
+"""Share of the largest logit that two passes may differ by: kernels that add in another order stay far below."""
 _BROKEN = 95.0
 
 
@@ -31,9 +33,10 @@ def check_model(
     Raises
     ------
     ModelError
-        The model does not return finite (B, K) logits, or has no gradient at all.
+        The model does not return finite (B, K) logits, has no gradient at all, or changes its input.
     """
     x, y, index = batch
+    refuse_in_place(module, x)
     logits = logits_of(module, x, index, num_classes)
     found = [
         _changes(logits, logits_of(module, x, index, num_classes)),
@@ -43,6 +46,24 @@ def check_model(
         _normalised_twice(module, x) if pixels else None,
     ]
     return [warning for warning in found if warning]
+
+
+def refuse_in_place(module: nn.Module, x: Tensor) -> None:
+    """Refuse a model that writes into the batch it is given: the next pass, and the attack, would see other images.
+
+    Raises
+    ------
+    ModelError
+        It does.
+    """
+    given = x.clone()
+    with torch.no_grad():
+        module(given)
+    if not torch.equal(given, x):
+        raise ModelError(
+            "the model changes its input in place, so each pass over the same images sees others: in forward write "
+            "x = x - m instead of x -= m, or begin with x = x.clone()."
+        )
 
 
 def check_dataset(dataset: Dataset) -> list[str]:
@@ -87,10 +108,12 @@ def check_results(summary: Summary) -> list[str]:
 
 def _changes(first: Tensor, second: Tensor) -> str | None:
     changed = int((first.argmax(1) != second.argmax(1)).sum())
-    if not changed:
+    apart = float((first - second).abs().max())
+    if not changed and apart <= _ROUNDING * (1 + float(first.abs().max())):
         return None
+    what = f"{changed} of {len(first)} predictions change" if changed else f"logits change by up to {apart:.2g}"
     return (
-        f"{changed} of {len(first)} predictions change between two clean passes: a layer is random or still in train "
+        f"{what} between two clean passes: a layer is random or still in train "
         "mode; robust errors of such a model are overstated or understated by chance."
     )
 

@@ -91,7 +91,7 @@ class _Work:
             return self._run.compute(number, self._tick)
         except FairbenchError:
             raise
-        except Exception as error:  # a user's own forward can raise anything
+        except (Exception, SystemExit) as error:  # a user's own forward can raise anything
             if is_out_of_memory(error):
                 raise out_of_memory(self._run.batch_size) from error
             first = (str(error).splitlines() or [""])[0]

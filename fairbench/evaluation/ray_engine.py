@@ -7,6 +7,7 @@ they come, so a driver that is killed goes on where it stopped.
 """
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -52,7 +53,7 @@ class RayEngine:
     def __post_init__(self) -> None:
         if self.cpus < 1:
             raise ProtocolError(f"{self.cpus} cores for a task: give 1 or more.")
-        if self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
+        if not 0 <= self.gpus < math.inf or (self.gpus > 1 and self.gpus != int(self.gpus)):
             raise ProtocolError(f"{self.gpus:g} GPUs for a task: give a share of one, or a whole number.")
 
     def __call__(self, compute: Compute, shards: Sequence[int]) -> Iterator[tuple[int, Shard]]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 from functools import cached_property
 from typing import Any
@@ -28,6 +29,9 @@ from fairbench.outcomes.schema import FORMAT_VERSION, PRECISIONS
 _FINGERPRINT = 32
 """Examples whose logits tell one model from another."""
 
+
+_OF_SHAPES = re.compile(r"size|shape|dimension|channel|multiplied|broadcast|stack|concatenate", re.IGNORECASE)
+"""What PyTorch says of images that do not fit."""
 
 _UNKNOWN = '{"processor": "not recorded"}'
 """Who computed a batch that an earlier version kept."""
@@ -91,7 +95,7 @@ class Run:
             with torch.no_grad():
                 logits = self.original(x)
             return provenance.sha256_array(np.round(logits.float().cpu().numpy(), 4) + 0.0)  # no negative zeros
-        except Exception:
+        except (Exception, SystemExit):
             return "unknown"
 
     @property
@@ -146,23 +150,31 @@ class Run:
             pixels = self.dataset.features is None
             warnings = diagnostics.check_model(self.original, batch, self.dataset.num_classes, pixels=pixels)
             if self.source is not None:
+                diagnostics.refuse_in_place(self.attacked, batch[0])
                 logits_of(self.attacked, batch[0], batch[2], self.dataset.num_classes)
         except FairbenchError:
             raise
-        except Exception as error:  # a user's own forward can raise anything
+        except (Exception, SystemExit) as error:  # a user's own forward can raise anything
             if is_out_of_memory(error):
                 raise out_of_memory(self.batch_size) from error
-            names = " and ".join(m.name for m in (self.model, self.source) if m is not None)
-            advice = ", or pass --resize." if self.dataset.features is None else "."
-            raise ModelError(
-                f"{names} cannot take {self.dataset.described_shape}: {first_line(error)} "
-                f"Check --arch and --dataset{advice}"
-            ) from error
+            raise self._refused(error) from error
         prepared = prepare(self.attacked, batch[0], self.precision)
         settle_layout(self.original, batch[0])  # the verdict's pass, too, is faster channels-last
         self.prepared = prepared.module
         found = [*diagnostics.check_dataset(self.dataset), *warnings]
         return found + ([prepared.warning] if prepared.warning else [])
+
+    def _refused(self, error: BaseException) -> ModelError:
+        """Return what to say of a model that raised at the first batch: that its shape is wrong, where that is it."""
+        names = " and ".join(m.name for m in (self.model, self.source) if m is not None)
+        shapes = isinstance(error, RuntimeError | ValueError) and _OF_SHAPES.search(str(error))
+        if not shapes and not isinstance(error, AssertionError):  # mostly one of the shape
+            return ModelError(f"{names} fails on {self.dataset.described_shape}: {first_line(error)}")
+        advice = ", or pass --resize." if self.dataset.features is None else "."
+        return ModelError(
+            f"{names} cannot take {self.dataset.described_shape}: {first_line(error)} "
+            f"Check --arch and --dataset{advice}"
+        )
 
     def manifest(self, warnings: list[str], shard_metadata: list[dict[str, str]]) -> dict[str, Any]:
         """Return what goes beside the table."""
@@ -224,7 +236,7 @@ def _column(values: np.ndarray) -> Any:
     return pd.Series(values, dtype="string") if values.dtype.kind in "UO" else values
 
 
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """CUDA has a class for it; the CPU's allocator has only words."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 

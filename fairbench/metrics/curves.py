@@ -42,7 +42,7 @@ def success_curves(outcomes: Outcomes, attack: str, epsilons: Sequence[float]) -
     Raises
     ------
     OutcomesError
-        There was no such search, or an epsilon is none of its radii.
+        There was no such search, an epsilon is none of its radii, or they do not rise.
 
     Examples
     --------
@@ -93,6 +93,8 @@ def success_curves(outcomes: Outcomes, attack: str, epsilons: Sequence[float]) -
 
 def _checked(epsilons: Sequence[float], search: dict[str, float]) -> np.ndarray:
     radii = np.asarray(epsilons, dtype=float)
+    if not len(radii) or not np.isfinite(radii).all() or (np.diff(radii) <= 0).any():
+        raise OutcomesError(f"epsilons {', '.join(f'{value:g}' for value in radii)}: give one or more, rising.")
     largest, resolution = search["epsilon"], search["resolution"]
     rounding = _ROUNDING * resolution
     for value in radii:

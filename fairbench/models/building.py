@@ -140,10 +140,16 @@ def _build_external(
     builder = _torchvision_builder(name) if home == "torchvision" else users_attribute(arch, "--arch")
     try:
         module = builder(**accepted(builder, num_classes, shape))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(f"--arch {arch}: building it raised {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise ModelError(f"--arch {arch}: it returned a {type(module).__name__}, not a torch.nn.Module.")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ModelError(
+            f"--arch {arch}: it returned a TorchScript module, which cannot be copied: return the network."
+        )
+    if any(tensor.is_meta for tensor in module.state_dict().values()):
+        raise ModelError(f"--arch {arch}: weights on the meta device hold no numbers: build it on the cpu.")
     size = getattr(builder, "input_size", None)
     return module, tuple(size) if size else None
 

@@ -30,9 +30,12 @@ def matching(patterns: Sequence[str]) -> dict[str, str]:
     >>> matching(["zoo:cifar10/natural*"])
     {'natural_resnet18': 'natural_resnet18'}
     """
-    found = dict.fromkeys(name for pattern in patterns for name in _expanded(pattern))
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        for name in _expanded(pattern):
+            found.setdefault(_place(name), name)
     named: dict[str, str] = {}
-    for name in found:
+    for name in found.values():
         short = _short(name)
         number = 2
         while short in named:
@@ -67,6 +70,12 @@ def _of_the_zoo(pattern: str) -> list[str]:
     if not found:
         raise ModelError(f"--models {pattern}: no model of that name; there are {', '.join(wanted)}.")
     return found
+
+
+def _place(name: str) -> str:
+    """Return what is the same for one file under two paths."""
+    path = user_path(name)
+    return str(path.resolve()) if path.exists() else name
 
 
 def _short(name: str) -> str:

@@ -21,6 +21,7 @@ least-epsilon_censored bool         whether it withstood the largest radius trie
 """
 
 import re
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -61,16 +62,22 @@ def conform(frame: pd.DataFrame, num_classes: int) -> pd.DataFrame:
     types |= {c: "float32" for c in frame.columns if str(c).endswith("_epsilon")}
     types |= {c: "float32" for c in frame.columns if str(c).endswith("_label_confidence")}
     types |= {c: "bool" for c in frame.columns if str(c).endswith("_censored")}
+    whole = ("index", "label", "clean_pred", *predictions)
     try:
+        frame = frame.astype({c: "Int64" for c in whole if str(frame[c].dtype).lower() not in ("int16", "int64")})
+        _check_classes(frame, ("label", "clean_pred", *predictions), num_classes)  # a cast to int16 would wrap them
         frame = frame.astype(types)
     except (TypeError, ValueError) as error:
         raise OutcomesError(f"the outcome table has values of another type ({error}).") from error
     if frame["index"].duplicated().any():
         twice = frame["index"][frame["index"].duplicated()].iloc[0]
         raise OutcomesError(f"the outcome table has example {twice} twice.")
-    for column in ("label", "clean_pred", *predictions):
+    return frame.sort_values("index", ignore_index=True)
+
+
+def _check_classes(frame: pd.DataFrame, columns: Sequence[str], num_classes: int) -> None:
+    for column in columns:
         outside = ~frame[column].dropna().between(0, num_classes - 1)
         if outside.any():
             value = frame[column].dropna()[outside].iloc[0]
             raise OutcomesError(f"the outcome table has {column} {value}, outside 0..{num_classes - 1}.")
-    return frame.sort_values("index", ignore_index=True)

@@ -54,6 +54,7 @@ class Outcomes:
         classes = dataset.get("classes") if isinstance(dataset, dict) else None
         if not isinstance(classes, list | tuple) or len(classes) < 2:
             raise OutcomesError("the manifest names no classes (dataset.classes).")
+        _check_shape(self.manifest)
         object.__setattr__(self, "frame", conform(self.frame, len(classes)))
 
     def __len__(self) -> int:
@@ -147,6 +148,18 @@ class Outcomes:
         if expected is not None and path.is_file() and sha256_file(path) != expected:
             raise OutcomesError(f"{path} is not the table its manifest was written with: damaged, or changed since.")
         return cls(read_table(path), manifest)
+
+
+def _check_shape(manifest: dict[str, Any]) -> None:
+    """Refuse a manifest that somebody has edited into another shape, as far as anything reads it."""
+    attacks = manifest.get("attacks", {})
+    text = {"dataset.sha256": manifest["dataset"].get("sha256", ""), "precision": manifest.get("precision", "")}
+    tables = {key: manifest.get(key) or {} for key in ("model", "protocol", "transfer_from", "versions")}
+    tables |= {"attacks": attacks}
+    tables |= {f"attacks.{name}": of for name, of in attacks.items()} if isinstance(attacks, dict) else {}
+    for key, value in {**text, **tables}.items():
+        if not isinstance(value, str if key in text else dict):
+            raise OutcomesError(f"the manifest is damaged: {key} is {json.dumps(value, default=str)[:60]}.")
 
 
 def _error(y_true: Any, y_pred: Any) -> float:

@@ -47,18 +47,31 @@ def contents(tables: Mapping[str, PaperTable], views: Mapping[str, str]) -> dict
     return {**files, _INDEX: "\n".join(index) + "\n"}
 
 
+def refuse(folder: Path, *, writing: bool) -> None:
+    """Refuse a folder before the tables are made, which takes a while.
+
+    Raises
+    ------
+    OutcomesError
+        To write: it is a file, or a folder of something else. To check: there is no such folder.
+    """
+    if not writing and not folder.is_dir():
+        raise OutcomesError(f"no folder {folder} to check; fairbench table --write makes one.")
+    if folder.exists() and not folder.is_dir():
+        raise OutcomesError(f"{folder} is a file; give a folder.")
+    if writing and folder.is_dir() and any(folder.iterdir()) and not named_in(folder, _INDEX, _MADE):
+        raise OutcomesError(f"{folder} holds something other than tables; nothing was overwritten. Choose another.")
+
+
 def write(files: Mapping[str, str], folder: Path) -> None:
     """Write the files as a folder, all or none; a folder of tables that is there is replaced.
 
     Raises
     ------
     OutcomesError
-        It cannot be written, or it is a folder of something else.
+        It cannot be written, or :func:`refuse` does.
     """
-    if folder.exists() and not folder.is_dir():
-        raise OutcomesError(f"{folder} is a file; give a folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not named_in(folder, _INDEX, _MADE):
-        raise OutcomesError(f"{folder} holds something other than tables; nothing was overwritten. Choose another.")
+    refuse(folder, writing=True)
     parent = make_folder(folder.absolute().parent)
     try:
         with FileLock(parent / f".{folder.name}.lock"):
@@ -86,8 +99,7 @@ def check(files: Mapping[str, str], folder: Path) -> list[str]:
     OutcomesError
         There is no such folder.
     """
-    if not folder.is_dir():
-        raise OutcomesError(f"no folder {folder} to check; fairbench table --write makes one.")
+    refuse(folder, writing=False)
     problems = []
     for name, text in files.items():
         path = folder / name

@@ -13,6 +13,7 @@ an epoch, so a run that is killed goes on where it was.
 """
 
 import copy
+import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -415,7 +416,7 @@ def _all_chunks(
     """Train what is not there yet and gather all."""
     report = report or (lambda _row: None)
     members = np.concatenate([[_NOBODY], samples])
-    found = _finished(folder, len(members), len(trainer.test), trainer.test.num_classes)
+    found = _finished(folder, members, len(trainer.test), trainer.test.num_classes)
     missing = [model for model in range(len(members)) if model not in found]
     epochs = trainer.recipe.schedule.epochs
     report(
@@ -435,12 +436,13 @@ def _all_chunks(
 
         confidence, seconds = _train_chunk(trainer, members, ours, folder, tick, beginnings=beginnings)
         path = folder.path / f"models_{ours[0]:05d}-{ours[-1]:05d}.safetensors"
-        write_weights({"confidence": confidence, "seconds": torch.tensor(seconds, dtype=torch.float64)}, path)
+        held = {"confidence": confidence, "seconds": torch.tensor(seconds, dtype=torch.float64)}
+        write_weights(held | {"digest": _digest(confidence, members[ours])}, path)
         (folder.path / STATE).unlink(missing_ok=True)
         missing = missing[len(ours) :]
         done_now = len(members) - len(missing)
         report({"note": f"{done_now} of {len(members)} models are trained; the last {len(ours)} took {seconds:.0f} s."})
-    found = _finished(folder, len(members), len(trainer.test), trainer.test.num_classes)
+    found = _finished(folder, members, len(trainer.test), trainer.test.num_classes)
     confidences = np.stack([found[model][0] for model in range(len(members))])
     seconds = sum(share for _, share in found.values())
     return Predictions(confidences[0], confidences[1:], samples, trainer.count, seconds, chunk)
@@ -514,7 +516,15 @@ def _start_from(beginning: Beginning | None, ensemble: Ensemble, optimizer: torc
     return beginning.step
 
 
-def _finished(folder: RunFolder, models: int, examples: int, classes: int) -> dict[int, tuple[np.ndarray, float]]:
+def _digest(confidence: Tensor, samples: np.ndarray) -> Tensor:
+    """Return (32,) uint8 what tells the confidences of these models from damaged ones, and from those of others."""
+    made = hashlib.sha256(confidence.contiguous().numpy().tobytes() + samples.astype("<i8").tobytes())
+    return torch.tensor(list(made.digest()), dtype=torch.uint8)
+
+
+def _finished(
+    folder: RunFolder, members: np.ndarray, examples: int, classes: int
+) -> dict[int, tuple[np.ndarray, float]]:
     """Return by model its confidences, and its share of the seconds, as far as they are there."""
     from safetensors.torch import load_file
 
@@ -524,8 +534,10 @@ def _finished(folder: RunFolder, models: int, examples: int, classes: int) -> di
             first, last = map(int, path.stem.partition("_")[2].split("-"))
             held = load_file(path)
             values, seconds = held["confidence"], float(held["seconds"])
-            if values.shape != (last - first + 1, examples, classes) or last >= models:
+            if values.shape != (last - first + 1, examples, classes) or last >= len(members):
                 raise ValueError("of another run")
+            if not torch.equal(held["digest"], _digest(values, members[first : last + 1])):
+                raise ValueError("changed since, or of other models")
         except Exception as error:  # damaged bytes make the reader raise anything
             raise RecipeError(
                 f"{path} is not a whole file of this run ({type(error).__name__}); remove it to train those models "

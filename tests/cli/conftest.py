@@ -87,6 +87,16 @@ class Asserts(Net):
         torch._assert(x.shape[-1] == 224, "Wrong image height! Expected 224 but got 8!")
 
 
+class Leaves(Net):
+    def say(self, logits, x):
+        raise SystemExit(3)
+
+
+class Divides(Net):
+    def say(self, logits, x):
+        return 1 / 0
+
+
 class Misses(Net):
     def say(self, logits, x):
         return {}["feature"]

@@ -116,7 +116,9 @@ MODULES = {
     "Named": "the model returns a dict with logits, input; pick the logits with --output",
     "Text": "the model returns a str",
     "Asserts": "cannot take images of 1x8x8",
-    "Misses": "feature",
+    "Misses": "fails on images of 1x8x8 (channels x height x width): KeyError: 'feature'.",
+    "Leaves": "fails on images of 1x8x8 (channels x height x width): SystemExit: 3.",
+    "Divides": "fails on images of 1x8x8 (channels x height x width): ZeroDivisionError: division by zero.",
 }
 
 

@@ -115,7 +115,7 @@ def test_patterns_stand_for_models_each_once_and_in_order(tmp_path, monkeypatch)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "last.pt").touch()
-    found = matching(["zoo:adult/*at*", "b/last.pt", "*/last.pt", "zoo:pgd_at_mlp*"])
+    found = matching(["zoo:adult/*at*", "b/last.pt", "*/last.pt", "./b/last.pt", "zoo:pgd_at_mlp*"])
     assert found == {
         "pgd_at_mlp_adult": "pgd_at_mlp_adult",
         "static_augmentation_mlp_adult": "static_augmentation_mlp_adult",

@@ -70,6 +70,28 @@ def test_a_model_without_any_gradient_is_an_error_and_not_robust(batch):
         diagnostics.check_model(Function(lambda inner, x: inner(x.detach())), batch, 10)
 
 
+def subtracted(inner, x):
+    with torch.no_grad():
+        x.sub_(0.1)
+    return inner(x)
+
+
+def test_a_model_that_writes_into_its_input_is_refused(batch):
+    with pytest.raises(ModelError, match="changes its input in place"):
+        diagnostics.check_model(Function(subtracted), batch, 10)
+
+
+def test_a_random_layer_is_seen_before_it_changes_a_prediction(batch):
+    def noisy(inner, x):
+        logits = inner(x)
+        return 100 * torch.nn.functional.one_hot(logits.argmax(1), 10) + logits + torch.rand_like(logits)
+
+    torch.manual_seed(0)
+    found = " ".join(diagnostics.check_model(Function(noisy), batch, 10))
+    assert "logits change by up to" in found
+    assert "a layer is random" in found
+
+
 @pytest.mark.parametrize(("mean", "std"), [((0.286,), (0.353,)), ((0.1307,), (0.3081,)), ((0.5,), (0.05,))])
 def test_normalising_twice_is_seen_whatever_the_statistics(mean, std):
     torch.manual_seed(0)

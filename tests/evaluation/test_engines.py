@@ -16,6 +16,7 @@ EVALUATE = ("evaluate", "--model", "standard_lenet5_fashion_mnist")
         ({"cpus": 0}, "0 cores for a task: give 1 or more"),
         ({"gpus": -1}, "-1 GPUs for a task: give a share of one, or a whole number"),
         ({"gpus": 1.5}, "1.5 GPUs for a task"),
+        ({"gpus": float("nan")}, "nan GPUs for a task"),
     ],
 )
 def test_a_task_of_impossible_size_is_refused(options, message):

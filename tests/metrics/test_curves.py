@@ -51,6 +51,12 @@ def test_a_radius_that_was_not_searched_is_refused(epsilon):
         success_curves(outcomes(), "least-epsilon", [epsilon])
 
 
+@pytest.mark.parametrize("epsilons", [[], [0.2, 0.1], [0.1, 0.1], [float("nan")], [0.1, float("inf")]])
+def test_radii_that_do_not_rise_are_refused(epsilons):
+    with pytest.raises(OutcomesError, match="give one or more, rising"):
+        success_curves(outcomes(), "least-epsilon", epsilons)
+
+
 def test_the_largest_radius_counts_also_off_the_grid():
     found = success_curves(outcomes(epsilon=0.35), "least-epsilon", [0.35])
     assert found.overall["average"].tolist() == pytest.approx([700 / 9])

@@ -16,6 +16,8 @@ from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import as_model
 
 NETS = """
+import warnings
+
 import torch
 from torch import nn
 
@@ -68,6 +70,21 @@ def no_module():
 
 def broken():
     raise ValueError("no such depth")
+
+
+def leaves():
+    raise SystemExit(7)
+
+
+def script():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls it deprecated
+        return torch.jit.trace(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), torch.zeros(1, 1, 2, 2))
+
+
+def meta():
+    with torch.device("meta"):
+        return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
 
 
 number = 3
@@ -211,6 +228,9 @@ def test_ones_own_function_may_demand_a_size() -> None:
         ("users_nets:no_module", r"returned a str, not a torch\.nn\.Module"),
         ("users_nets:broken", "building it raised ValueError: no such depth"),
         ("users_nets:build", "building it raised TypeError"),
+        ("users_nets:leaves", "building it raised SystemExit: 7"),
+        ("users_nets:script", "returned a TorchScript module"),
+        ("users_nets:meta", "weights on the meta device"),
         ("nowhere_nets:build", "importing 'nowhere_nets' raised ModuleNotFoundError"),
         ("broken_nets:build", "importing 'broken_nets' raised ModuleNotFoundError: .*a_package_nobody_has"),
         (":build", "arch"),

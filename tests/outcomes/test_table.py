@@ -78,6 +78,9 @@ def test_a_damaged_or_foreign_table_is_one_clear_error(tmp_path, content):
         ("clean_pred", -1, "clean_pred -1"),
         ("pgd20_pred", 9, "pgd20_pred 9"),
         ("index", 7, "example 7 twice"),
+        ("label", 65_536, "label 65536, outside"),
+        ("clean_pred", 65_537, "clean_pred 65537, outside"),
+        ("index", 0.5, "another type"),
         ("label", "cat", "another type"),
     ],
 )
@@ -87,6 +90,22 @@ def test_a_value_that_cannot_be_is_refused(column, value, message):
     bad.loc[1, column] = value
     with pytest.raises(OutcomesError, match=message):
         Outcomes(bad, dict(MANIFEST))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attacks": []}, r"attacks is \[\]"),
+        ({"attacks": {"pgd20": 5}}, r"attacks\.pgd20 is 5"),
+        ({"transfer_from": "x"}, 'transfer_from is "x"'),
+        ({"model": "x"}, 'model is "x"'),
+        ({"precision": [1]}, r"precision is \[1\]"),
+        ({"dataset": MANIFEST["dataset"] | {"sha256": {}}}, r"dataset\.sha256 is \{\}"),
+    ],
+)
+def test_a_manifest_of_another_shape_is_one_clear_error(changes, message):
+    with pytest.raises(OutcomesError, match=f"the manifest is damaged: {message}"):
+        Outcomes(frame(), MANIFEST | changes)
 
 
 def test_a_missing_column_is_named():

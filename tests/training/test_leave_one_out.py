@@ -279,6 +279,18 @@ def test_a_damaged_part_is_one_clear_line(damage, training, test, tmp_path):
         leave_one_out(recipe(), training, test, np.array([1]), tmp_path / "run")
 
 
+@pytest.mark.parametrize("damage", ["a flipped bit", "a file of other models"])
+def test_a_part_that_is_not_what_was_written_is_refused(damage, training, test, tmp_path):
+    samples = np.array([1, 2, 3])
+    leave_one_out(recipe(), training, test, samples, tmp_path / "run", chunk=1)
+    path, other = ((tmp_path / "run") / f"models_0000{n}-0000{n}.safetensors" for n in (2, 3))
+    held = bytearray(path.read_bytes())
+    held[-100] ^= 1
+    path.write_bytes(bytes(held) if damage == "a flipped bit" else other.read_bytes())
+    with pytest.raises(RecipeError, match="remove it to train those models again"):
+        leave_one_out(recipe(), training, test, samples, tmp_path / "run", chunk=1)
+
+
 def test_a_killed_run_goes_on_within_a_chunk_to_the_same_bytes(training, test, tmp_path):
     whole = leave_one_out(recipe(**LONG), training, test, np.array([1, 2, 3]), tmp_path / "whole", chunk=2)
     script = textwrap.dedent(
@@ -393,4 +405,4 @@ def test_a_run_file_says_what_was_trained(training, test, tmp_path):
     identity = json.loads((tmp_path / "run" / "leave_one_out.json").read_text())
     assert identity["samples"] == [4]
     assert identity["data_sha256"] == training.sha256
-    assert set(load_file(next((tmp_path / "run").glob("models*")))) == {"confidence", "seconds"}
+    assert set(load_file(next((tmp_path / "run").glob("models*")))) == {"confidence", "seconds", "digest"}
