@@ -9,7 +9,7 @@ from fairbench.metrics.least_epsilon import least_epsilons
 from fairbench.metrics.tendency import tendency
 from fairbench.outcomes import Outcomes
 from fairbench.reports.paper_figure import Panels, PaperFigure
-from fairbench.reports.sooksatra2022_pairs import LE, PAPERS_OWN, PUBLIC, ZOO, sample
+from fairbench.reports.sooksatra2022_pairs import CIFAR10, LE, PUBLIC, ZOO, sample
 
 
 def draw_curves(panels: Panels, path: Path) -> None:
@@ -39,7 +39,7 @@ FIGURE_3 = PaperFigure(
     "sooksatra2022-3",
     "sooksatra2022, Figures 2 and 3: share of each class broken over epsilon, small CNN (on Fashion-MNIST LeNet-5)",
     {
-        "CIFAR-10": {model: sample(model) for model in PAPERS_OWN},
+        "CIFAR-10": {model: sample(model) for model in CIFAR10},
         "Fashion-MNIST": {model: sample(model) for model in ZOO},
     },
     draw_curves,
@@ -56,12 +56,12 @@ def draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
     """Draw curves and tendencies, each set of models in a figure of its own; of CIFAR-10 curves alone."""
     make_folder(folder)
     drawn = []
-    for title, models in (("zoo", ZOO), ("public", PUBLIC), ("cifar10", PAPERS_OWN)):
+    for title, models in (("zoo", ZOO), ("public", PUBLIC), ("cifar10", CIFAR10)):
         if not all(sample(model) in results for model in models):
             continue
         panels = [(model, results[sample(model)]) for model in models]
         kinds = (
-            {"curves": draw_curves} if models == PAPERS_OWN else {"curves": draw_curves, "tendency": draw_tendencies}
+            {"curves": draw_curves} if models == CIFAR10 else {"curves": draw_curves, "tendency": draw_tendencies}
         )
         for kind, draw in kinds.items():
             path = folder / f"unfairness_{kind}_{title}.png"

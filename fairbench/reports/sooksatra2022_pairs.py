@@ -8,7 +8,6 @@ CIFAR10 = CIFAR10_STANDARD, CIFAR10_STATIC, CIFAR10_PGD_AT = tuple(
     f"{method}_small_cnn_cifar10" for method in ("standard", "static_augmentation", "pgd_at")
 )
 """The paper's network and training; static augmentation is its robust model, PGD-AT is not in it."""
-PAPERS_OWN = CIFAR10_STANDARD, CIFAR10_STATIC
 PUBLIC_STANDARD, PUBLIC_ROBUST = "lenet5_fashion_natural", "lenet5_fashion_adversarial"
 ZOO, PUBLIC = (STANDARD, PGD_AT, BAT), (PUBLIC_STANDARD, PUBLIC_ROBUST)
 TITLES = {
