@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from fairbench.errors import OutcomesError, printable
+from fairbench.metrics.guessing import collapsed
 from fairbench.metrics.intervals import Interval, wilson
 from fairbench.metrics.luf import LeaveOneOut, difference
 from fairbench.reports.readings import signed
@@ -53,7 +54,9 @@ def lines(found: LeaveOneOut, examples: pd.DataFrame, manifest: Mapping[str, Any
         for name, text in names.items()
     ]
     error = rate(100 * wrong / found.n, wilson(wrong, found.n))
-    return "\n".join([what_was_run(manifest), f"full model: standard error {error} percent", *rows, NOTE])
+    warning = collapsed(100 * wrong / found.n, len(manifest["classes"]), "test images, of the full model,")
+    warned = [] if warning is None else [f"warning: {warning}"]
+    return "\n".join([what_was_run(manifest), f"full model: standard error {error} percent", *rows, NOTE, *warned])
 
 
 def refuse_unlike(other: Mapping[str, Any], hashes: tuple[str, str], samples: Sequence[int]) -> None:

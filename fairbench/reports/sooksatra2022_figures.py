@@ -60,9 +60,7 @@ def draw(results: Mapping[str, Outcomes], folder: Path) -> list[Path]:
         if not all(sample(model) in results for model in models):
             continue
         panels = [(model, results[sample(model)]) for model in models]
-        kinds = (
-            {"curves": draw_curves} if models == CIFAR10 else {"curves": draw_curves, "tendency": draw_tendencies}
-        )
+        kinds = {"curves": draw_curves} if models == CIFAR10 else {"curves": draw_curves, "tendency": draw_tendencies}
         for kind, draw in kinds.items():
             path = folder / f"unfairness_{kind}_{title}.png"
             draw(panels, path)

@@ -22,6 +22,7 @@ from fairbench.attacks.base import PIXELS, UNBOUNDED
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.memory import keep_freed_memory
+from fairbench.metrics.guessing import collapsed
 from fairbench.models.bfloat16 import emulated
 from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
@@ -284,13 +285,9 @@ class _Fit:
 
     def _warnings(self) -> tuple[str, ...]:
         """Say where the result is no classifier: its errors are those of guessing."""
-        last, guessing = self.history.rows[-1], 100 * (1 - 1 / len(self.classes))
-        if last["avg_std"] is not None and last["avg_std"] > 0.97 * guessing:
-            return (
-                f"the standard error on held-out images is {last['avg_std']:.1f}, and {guessing:.1f} is guessing: "
-                "the training collapsed. Lower optimizer.lr, or train longer.",
-            )
-        return ()
+        error = self.history.rows[-1]["avg_std"]
+        warning = None if error is None else collapsed(error, len(self.classes), "held-out images")
+        return () if warning is None else (warning,)
 
     def _epoch(self, epoch: int) -> None:
         self._seed(epoch)

@@ -49,6 +49,14 @@ def test_it_says_what_was_run_and_what_came_out(cli: Cli, tmp_path: Path) -> Non
     assert "(0 to train" in again.err
 
 
+def test_a_training_that_learned_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
+    command = ["luf", "--method", "standard", "--dataset", "digits", *SMALL, "--out", tmp_path / "run"]
+    ran = cli(*command, "--lr", "1e-12")
+    assert ran.code == 0, ran.err
+    assert "is guessing: the training collapsed" in ran.out.splitlines()[-2]
+    assert "warning: the standard error on test images, of the full model, is " in ran.out.splitlines()[-2]
+
+
 def test_two_runs_are_compared_on_the_same_examples(cli: Cli, data: Path, tmp_path: Path) -> None:
     command = ["luf", "--dataset", data, "--arch", "mlp", "--epochs", "1", "--batch-size", "8", "--leave-out"]
     ran = cli(*command, "2", "--method", "standard", "--out", tmp_path / "one")
