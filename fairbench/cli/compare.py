@@ -16,7 +16,9 @@ def compare(
         str | None,
         typer.Option(help="pgd20 or autoattack. Default: AutoAttack, where as many examples have it."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for comparison.json, .md and .png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for comparison.json, .md and .png; such files in it are replaced.")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:

@@ -34,7 +34,9 @@ def curve(
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for curves.png and its numbers, three .csv files.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for curves.png and three .csv files; such files in it are replaced.")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
 ) -> None:
     """Show the share of each class that is broken over epsilon, with CRU_s at each."""

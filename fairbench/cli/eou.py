@@ -27,7 +27,9 @@ def eou(
     seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples attacked at once. Default: 128.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for eou.csv and eou.png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for eou.csv and eou.png; such files in it are replaced.")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> None:

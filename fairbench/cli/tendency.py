@@ -23,7 +23,8 @@ def tendency(
     batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for tendency.csv, confusion.csv, overall.csv and tendency.png.")
+        Path | None,
+        typer.Option(help="Folder for tendency.csv, confusion.csv, overall.csv and tendency.png, which are replaced."),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
 ) -> None:
