@@ -71,15 +71,26 @@ def test_the_options_of_other_tables_are_refused(cli):
         assert message in ran.err
 
 
-def test_the_docs_page_on_leave_one_out_quotes_what_is_kept():
+@pytest.mark.parametrize(
+    ("dataset", "robust", "words"),
+    [
+        ("digits", "pgd_at", "All {flips} flips of `standard` are in {flipped} of the test"),
+        ("cifar10", "static_augmentation", "{flipped:,} of the 10,000 test images"),
+    ],
+)
+def test_the_docs_page_on_leave_one_out_quotes_what_is_kept(dataset, robust, words):
     page = (Path(__file__).parents[2] / "docs" / "luf.md").read_text()
-    kept = [read_luf(luf_folder() / f"{method}_small_cnn_digits.json") for method in ("standard", "pgd_at")]
-    (standard, first, _), (robust, second, _) = kept
-    for key, title, digits in (("luf_mean", "LUF_mean", 4), ("luf_t", "LUF_t, of 30 models", 2)):
-        cells = [with_interval(getattr(one, key), one.intervals[key], digits) for one in (standard, robust)]
-        cells.append(signed(difference(first, second, 30)[key], digits))
+    kept = [read_luf(luf_folder() / f"{method}_small_cnn_{dataset}.json") for method in ("standard", robust)]
+    found, tables = [one for one, _, _ in kept], [table for _, table, _ in kept]
+    left, n = found[0].left_out, found[0].n
+    titles = {"luf_mean": "LUF_mean", "luf_t": f"LUF_t, of {left} models", "luf_l": f"LUF_l, of {n:,} test images"}
+    for key, title in titles.items():
+        digits = 4 if key == "luf_mean" else 2
+        cells = [with_interval(getattr(one, key), one.intervals[key], digits) for one in found]
+        cells.append(signed(difference(*tables, left)[key], digits))
         assert f"| {title} | {' | '.join(cells)} |" in page
-    assert f"All {first['flips'].sum()} flips of `standard` are in {(first['flips'] > 0).sum()} of the test" in page
+    flips = tables[0]["flips"]
+    assert words.format(flips=flips.sum(), flipped=(flips > 0).sum()) in page
 
 
 def test_the_docs_page_quotes_what_is_kept():
