@@ -8,7 +8,7 @@ import pytest
 import fairbench
 
 ROOT = Path(fairbench.__file__).parent
-BASE = {"errors", "registry", "files", "plain_yaml", "provenance", "randomness", "memory", "download"}
+BASE = {"errors", "registry", "files", "plain_yaml", "provenance", "randomness", "memory", "download", "guessing"}
 MAY_IMPORT = {
     "datasets": set(),
     "outcomes": set(),

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from fairbench.errors import OutcomesError, printable
-from fairbench.metrics.guessing import collapsed
+from fairbench.guessing import collapsed
 from fairbench.metrics.intervals import Interval, wilson
 from fairbench.metrics.luf import LeaveOneOut, difference
 from fairbench.reports.readings import signed

@@ -21,8 +21,8 @@ from fairbench import provenance
 from fairbench.attacks.base import PIXELS, UNBOUNDED
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, RecipeError, first_line
+from fairbench.guessing import collapsed
 from fairbench.memory import keep_freed_memory
-from fairbench.metrics.guessing import collapsed
 from fairbench.models.bfloat16 import emulated
 from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
