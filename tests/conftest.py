@@ -18,6 +18,11 @@ ROOT = Path(__file__).parents[1]
 os.environ.setdefault("FAIRBENCH_ZOO", str(ROOT / "model_zoo" / "weights"))  # a wheel carries only some weights
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: a compressed file holds the second it was made, and processes must agree."""
+    return argname if isinstance(val, bytes) else None
+
+
 class Ran(NamedTuple):
     """What a run of the command line left: its exit code and what it printed."""
 

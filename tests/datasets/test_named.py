@@ -74,7 +74,9 @@ def test_a_download_that_failed_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"<html></html>", idx(np.zeros((20, 28, 28)))[:60], gzip.compress(b"no idx file")]
+    "content",
+    [b"", b"<html></html>", idx(np.zeros((20, 28, 28)))[:60], gzip.compress(b"no idx file")],
+    ids=["empty", "page", "cut", "other"],
 )
 def test_a_damaged_idx_file_is_named(content: bytes, tmp_path: Path) -> None:
     write_idx(tmp_path / "fashion_mnist")
