@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,6 +43,7 @@ from fairbench.evaluation import Protocol
 from fairbench.evaluation.speed import count_flops
 from fairbench.files import make_folder, write_json
 from fairbench.models.prepare import frozen
+from fairbench.provenance import computes_in_bfloat16
 
 FORMAT = 1
 PRECISIONS = {"fairbench": "float32", "fairbench bf16": "bfloat16"}
@@ -97,11 +97,6 @@ def sample(model: str, images: int) -> Dataset:
     loaded = load_model(model)
     data = load_dataset(str(loaded.dataset), "sample")
     return data.subset(np.linspace(0, len(data) - 1, min(images, len(data))).astype(int))
-
-
-def has_precision() -> bool:
-    """Whether this version of fairbench evaluates in bf16."""
-    return "precision" in signature(evaluate).parameters
 
 
 def ours_round(model: str, data: Dataset, protocol: Protocol, precision: str) -> Round:
@@ -188,7 +183,7 @@ def least_epsilon_round(kind: str, model: str, data: Dataset) -> Round:
 
 def groups(options: argparse.Namespace) -> Iterator[Group]:
     """Give what is compared, in order."""
-    ours = {name: kind for name, kind in PRECISIONS.items() if kind == "float32" or has_precision()}
+    ours = {name: kind for name, kind in PRECISIONS.items() if kind == "float32" or computes_in_bfloat16("cpu")}
     task = PGDTask(options.images, Settings(steps=options.steps))
     pgd = Protocol.named("quick", steps=options.steps)
     data = load_dataset(PGD_DATASET, "sample").subset(np.arange(options.images))
@@ -355,7 +350,7 @@ def render(group: Group, found: dict[str, Any], rounds: int) -> str:
 def say(group: Group, name: str, verdict: dict[str, Any]) -> str:
     """Return a verdict in a line."""
     if not verdict["measured"]:
-        return f"{name}: not measured, this version of fairbench does not evaluate so (target {verdict['target']})"
+        return f"{name}: not measured, this processor has no bf16 instructions (aim {verdict['target']})"
     how = "at least" if verdict["reached"] else "less than"
     return (
         f"{name}: {verdict['median']:.2f} times {verdict['fastest']} ({verdict['min']:.2f} to {verdict['max']:.2f}): "

@@ -31,13 +31,27 @@ def versions() -> dict[str, str]:
 
 
 def hardware(device: str = "cpu") -> dict[str, Any]:
-    """Describe the machine: processor, threads torch uses, and the GPU's name when the device is one."""
+    """Describe the machine: processor, instructions, threads torch uses, and the GPU's name when the device is one."""
     import torch
 
-    described: dict[str, Any] = {"device": device, "processor": _processor(), "threads": torch.get_num_threads()}
+    described: dict[str, Any] = {"device": device, "processor": _processor(), "instructions": _instructions()}
+    described["threads"] = torch.get_num_threads()
     if device.startswith("cuda"):
         described["gpu"] = torch.cuda.get_device_name(device)
     return described
+
+
+def computes_in_bfloat16(device: str) -> bool:
+    """Whether the device has instructions for bfloat16; without them it is emulated, and slower than float32."""
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported"):
+        known = getattr(torch.cpu, name, None)
+        if known is not None and known():
+            return True
+    return False
 
 
 def machines(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -59,6 +73,13 @@ def _counted(values: Sequence[Any]) -> Any:
     if len(counts) == 1:
         return values[0]
     return "; ".join(f"{value} ({n} batch{'' if n == 1 else 'es'})" for value, n in counts.most_common())
+
+
+def _instructions() -> str:
+    """Return what torch's kernels use: processors of one name differ, and so do results in the last digits."""
+    import torch
+
+    return f"{torch.backends.cpu.get_cpu_capability()}{', bf16' if computes_in_bfloat16('cpu') else ''}"
 
 
 def _processor() -> str:

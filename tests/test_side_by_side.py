@@ -51,6 +51,14 @@ def test_pgd_rates_ratios_and_verdicts(script):
     assert "fairbench bf16: not measured" in text
 
 
+@pytest.mark.parametrize("bf16", [True, False])
+def test_bf16_is_measured_where_the_processor_has_it(script, bf16, monkeypatch):
+    monkeypatch.setattr(script, "computes_in_bfloat16", lambda _device: bf16)
+    monkeypatch.setattr(sys, "argv", ["side_by_side.py", "--quick"])
+    found = {group.kind: set(group.ours) for group in script.groups(script.parse())}
+    assert found["pgd20"] == found["autoattack"] == {"fairbench"} | ({"fairbench bf16"} if bf16 else set())
+
+
 def test_autoattack_counts_the_plain_calls_passes_for_all(script):
     group = script.Group("autoattack m", dict.fromkeys(["fairbench", "pyautoattack"]), "images", 4, None, {})
     one = {

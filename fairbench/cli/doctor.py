@@ -31,7 +31,7 @@ def doctor() -> None:
 
 
 def _bf16(device: "torch.device") -> str:
-    from fairbench.models.bfloat16 import computes_in_bfloat16
+    from fairbench.provenance import computes_in_bfloat16
 
     return (
         "yes"

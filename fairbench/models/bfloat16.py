@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fairbench.models.folding import Folded
 from fairbench.models.layout import Layout, settle_layout
+from fairbench.provenance import computes_in_bfloat16
 
 _COARSE = 0.5
 """Largest mean difference of logits, relative to their spread, that rounding may cause before the copy is not used."""
@@ -75,17 +76,6 @@ def in_bfloat16(plain: nn.Module, exact: nn.Module, probe: Tensor) -> tuple[Bflo
         apart = (error.amax(1) - error.amin(1)) / spread.clamp(min=torch.finfo(spread.dtype).tiny)
         return Bfloat16(rounded, exact, float(apart.max())), layout
     return None, torch.contiguous_format
-
-
-def computes_in_bfloat16(device: str) -> bool:
-    """Whether the device has instructions for bfloat16; without them it is emulated, and slower than float32."""
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported"):
-        known = getattr(torch.cpu, name, None)
-        if known is not None and known():
-            return True
-    return False
 
 
 def emulated(device: torch.device) -> str | None:

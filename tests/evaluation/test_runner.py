@@ -228,6 +228,7 @@ def test_the_manifest_names_every_machine_that_computed(classifier, digits, tmp_
     assert outcomes.manifest["hardware"] == {
         "device": "cpu (5 batches); cuda (3 batches)",
         "processor": processor,
+        "instructions": here["instructions"],
         "threads": f"{here['threads']} (5 batches); 64 (3 batches)",
         "gpu": "A100",
     }
