@@ -41,6 +41,7 @@ from fairbench.reports.board_text import (
     title,
     worst_class,
 )
+from fairbench.reports.terminal import stacked
 
 TABLES, INDEX = "tables", "README.md"
 _MADE = "Made by `fairbench leaderboard build`"
@@ -183,7 +184,7 @@ def as_text(board: Board) -> str:
     notes = "*: PGD-20 alone, a lower bound, by which none is told to be ahead of one of AutoAttack; "
     notes += "sample: 1,000 images, not ranked; intervals: --markdown or --json"
     notes += f"; {BF16}: gradients in bf16, verdicts in float32" if in_bf16(board) else ""
-    table = tabulate(rows, header, tablefmt="simple", disable_numparse=True)
+    table = tabulate(rows, stacked(header, rows, "simple"), tablefmt="simple", disable_numparse=True)
     return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
 
 

@@ -20,6 +20,7 @@ from fairbench.reports.board_text import BF16
 from fairbench.reports.drawing import PLAIN
 from fairbench.reports.readings import signed
 from fairbench.reports.tables import epsilon_text, precision_text, rate, with_ties
+from fairbench.reports.terminal import stacked
 
 ATTACKS = ("autoattack", "pgd20")
 _PREFERRED = ("leaderboard", "standard")
@@ -223,9 +224,8 @@ def _dots(axes: Any, places: list[float], values: Any, *, name: str, colour: str
 
 
 def _tabulate(rows: list[list[str]], header: list[str], tablefmt: str) -> str:
-    return tabulate(
-        rows, header, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * (len(header) - 1))
-    )
+    align = ("left", *["right"] * (len(header) - 1))
+    return tabulate(rows, stacked(header, rows, tablefmt), tablefmt, disable_numparse=True, colalign=align)
 
 
 def _p(value: float) -> str:

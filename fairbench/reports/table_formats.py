@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from fairbench.reports.latex import latex_table
 from fairbench.reports.paper_table import Cell, Column, Line, PaperTable
+from fairbench.reports.terminal import stacked
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _tabulated(table: PaperTable, lines: Sequence[Line], tablefmt: str, escape: 
 
     laid = grid(table, lines)
     rows = [[escape(cell) for cell in row] for entry in laid.entries for row in entry]
-    header = [escape(cell) for cell in laid.header]
+    header = stacked([escape(cell) for cell in laid.header], rows, tablefmt)
     body = tabulate(rows, header, tablefmt, disable_numparse=True, colalign=laid.align)
     return "\n\n".join([escape(table.title), body, *map(escape, table.all_notes(lines))])
 

