@@ -28,7 +28,7 @@ from fairbench.files import make_folder, write_json
 from fairbench.memory import keep_freed_memory
 from fairbench.models.building import new_module
 from fairbench.training.ensemble import Ensemble
-from fairbench.training.leave_one_out import batch_losses
+from fairbench.training.leave_one_out_trainer import batch_losses
 from fairbench.training.methods.standard import Standard
 from fairbench.training.network import make_optimizer
 from fairbench.training.recipe import OptimizerRecipe

@@ -109,7 +109,7 @@ def require_peers(names: Iterable[str] = PEERS) -> None:
 def environment() -> dict[str, Any]:
     """Describe the machine and every package that takes part, as plain data."""
     versions = provenance.versions()
-    for name in PEERS:
+    for name in filter(find_spec, PEERS):
         try:
             versions[name] = version(DISTRIBUTIONS.get(name, name))
         except PackageNotFoundError:  # a copy that pip does not know of

@@ -25,6 +25,8 @@ _MAX_STEPS = 10_000
 _MAX_LEVELS = 10_000
 _MAX_SEED = 2**63
 _MAX_RESTARTS = 1_000
+_LEAST_RADIUS = 1e-6
+"""Of pixels: verdicts forgive rounding by as much (``attacks.base``)."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,8 @@ def _check_radius(what: str, value: float, *, pixels: bool) -> None:
         raise ProtocolError(f"{what} {value:g}: it must be finite and greater than 0, in the unit of the features.")
     if pixels and (not math.isfinite(value) or value <= 0):
         raise ProtocolError(f"{what} {value:g}: it must be greater than 0 and at most 1, such as 8/255.")
+    if pixels and value < _LEAST_RADIUS:
+        raise ProtocolError(f"{what} {value:g}: float32 pixels round by as much; give {_LEAST_RADIUS:g} or more.")
     if pixels and value > 1:
         raise ProtocolError(
             f"{what} {value:g}: pixels are in [0, 1] here, so it must be at most 1; "

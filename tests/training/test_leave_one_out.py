@@ -21,7 +21,8 @@ from fairbench.attacks.pgd import pgd
 from fairbench.errors import FairbenchError, ModelError, RecipeError
 from fairbench.models.building import new_module
 from fairbench.training import Recipe, train
-from fairbench.training import leave_one_out as module
+from fairbench.training import leave_one_out as running
+from fairbench.training import leave_one_out_trainer as trainer
 from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import build_method
 from fairbench.training.leave_one_out import draw_samples, leave_one_out
@@ -129,14 +130,14 @@ def test_static_augmentation_leaves_out_the_adversarial_copy_too(training, test,
     train(recipe(architecture="small_cnn"), source, dataset=training)
     chosen = recipe("static_augmentation", start=str(source), options={"steps": 2})
     seen = []
-    batch_losses = module.batch_losses
+    batch_losses = trainer.batch_losses
 
     def watched(*arguments, kept, **options):
         seen.append(kept)
         return batch_losses(*arguments, kept=kept, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "batch_losses", watched)
+        patch.setattr(trainer, "batch_losses", watched)
         found = leave_one_out(chosen, training, test, np.array([5, 9]), tmp_path / "run", chunk=3)
     left = torch.stack([(1 - kept).sum(1) for kept in seen]).sum(0)
     assert left.tolist() == [0, 4, 4]  # twice an epoch, two epochs; 220 images are eleven whole batches
@@ -168,7 +169,7 @@ def test_a_sample_that_is_repeated_is_left_out_each_time(training, test, tmp_pat
     rare, common = (int(np.flatnonzero(data.labels == c)[0]) for c in (9, counts.argmax()))
     largest = int(counts.max())
     seen = []
-    batch_losses = module.batch_losses
+    batch_losses = trainer.batch_losses
 
     def watched(*arguments, kept, **options):
         seen.append(kept)
@@ -176,7 +177,7 @@ def test_a_sample_that_is_repeated_is_left_out_each_time(training, test, tmp_pat
 
     chosen = recipe(balance=True, batch_size=10 * largest, schedule={"name": "constant", "epochs": 1})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "batch_losses", watched)
+        patch.setattr(trainer, "batch_losses", watched)
         leave_one_out(chosen, data, test, np.array(sorted([rare, common])), tmp_path / "run", chunk=3)
     left = dict(zip([-1, *sorted([rare, common])], torch.stack([(1 - k).sum(1) for k in seen]).sum(0), strict=True))
     assert left == {-1: 0, common: 1, rare: (largest + 1) // 2}
@@ -205,9 +206,9 @@ def test_what_a_model_shares_with_the_full_one_is_computed_once_and_changes_noth
     """One by one models start where the full one met their sample; a run that goes on has no such states."""
     chosen, samples = recipe(method, **changes), np.array([3, 17, 60, 61, 99])
     steps = []
-    losses = module.batch_losses
-    monkeypatch.setattr(module, "batch_losses", lambda *a, **k: steps.append(1) or losses(*a, **k))
-    monkeypatch.setattr(module, "_memory", lambda: memory)
+    losses = trainer.batch_losses
+    monkeypatch.setattr(trainer, "batch_losses", lambda *a, **k: steps.append(1) or losses(*a, **k))
+    monkeypatch.setattr(running, "memory_for_models", lambda: memory)
     shared = leave_one_out(chosen, training, test, samples, tmp_path / "shared", chunk=1)
     taken = len(steps)
     leave_one_out(chosen, training, test, samples, tmp_path / "again", chunk=1)
