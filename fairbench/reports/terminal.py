@@ -1,5 +1,6 @@
 """Tables for a terminal: a header takes several lines rather than more columns than the cells below it."""
 
+import re
 from collections.abc import Sequence
 from textwrap import wrap
 
@@ -26,8 +27,9 @@ def stacked(header: Sequence[str], rows: Sequence[Sequence[str]], tablefmt: str)
 
 
 def _broken(text: str, width: int) -> str:
+    whole = re.sub(r"\[[^]]*\]", lambda found: found[0].replace(" ", "\xa0"), text)  # brackets stay together
     for wide in range(max(width, 1), len(text)):
-        lines = wrap(text, wide, break_long_words=False, break_on_hyphens=False)
+        lines = wrap(whole, wide, break_long_words=False, break_on_hyphens=False)
         if len(lines) <= _LINES:
-            return "\n".join(lines)
+            return "\n".join(lines).replace("\xa0", " ")
     return text

@@ -12,6 +12,7 @@ from fairbench.reports.terminal import stacked
         ("avg std", "12.00 cat", "avg std"),
         ("only the first / second wrong", "17 / 54", "only the\nfirst /\nsecond wrong"),
         ("difference", "1", "difference"),
+        ("difference [95 % interval]", "+1.00 [+0.50, +1.50]", "difference\n[95 % interval]"),
         ("", "1", ""),
     ],
 )
