@@ -64,7 +64,10 @@ def machines(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     {'device': 'cpu', 'processor': 'EPYC (2 batches); Xeon (1 batch)', 'threads': 2}
     """
     parts = dict.fromkeys(part for machine in found for part in machine)
-    return {part: _counted([machine[part] for machine in found if part in machine]) for part in parts}
+    return {
+        part: _counted([machine.get(part, "not recorded") for machine in found if part in machine or part != "gpu"])
+        for part in parts
+    }
 
 
 def _counted(values: Sequence[Any]) -> Any:

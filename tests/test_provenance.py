@@ -20,3 +20,11 @@ def test_either_instruction_set_computes_in_bf16(known, monkeypatch):
     assert provenance.computes_in_bfloat16("cpu")
     monkeypatch.setattr(torch.cpu, known, lambda: False)
     assert not provenance.computes_in_bfloat16("cpu")
+
+
+def test_a_batch_that_did_not_record_a_part_is_not_given_another_ones():
+    old = {"device": "cpu", "processor": "EPYC", "threads": 2}
+    gpu = old | {"device": "cuda", "instructions": "AVX2", "gpu": "H100"}
+    found = provenance.machines([old, old, old, gpu])
+    assert found["instructions"] == "not recorded (3 batches); AVX2 (1 batch)"
+    assert found["gpu"] == "H100", "a processor has none to record"

@@ -241,8 +241,8 @@ def _check_radius(what: str, value: float, *, pixels: bool) -> None:
         raise ProtocolError(f"{what} {value:g}: it must be finite and greater than 0, in the unit of the features.")
     if pixels and (not math.isfinite(value) or value <= 0):
         raise ProtocolError(f"{what} {value:g}: it must be greater than 0 and at most 1, such as 8/255.")
-    if pixels and value < _LEAST_RADIUS:
-        raise ProtocolError(f"{what} {value:g}: float32 pixels round by as much; give {_LEAST_RADIUS:g} or more.")
+    if pixels and what in ("epsilon", "max_epsilon") and value < _LEAST_RADIUS:
+        raise ProtocolError(f"{what} {value!r}: float32 pixels round by as much; give {_LEAST_RADIUS:g} or more.")
     if pixels and value > 1:
         raise ProtocolError(
             f"{what} {value:g}: pixels are in [0, 1] here, so it must be at most 1; "

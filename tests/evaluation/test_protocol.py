@@ -53,7 +53,10 @@ def test_the_step_shrinks_with_a_small_epsilon():
         ({"epsilon": 8.0}, "8/255"),
         ({"epsilon": float("nan")}, "greater than 0"),
         ({"epsilon": 1e-9}, "1e-06 or more"),
-        ({"step": 1e-9}, "1e-06 or more"),
+        (
+            {"attacks": ("least-epsilon",), "max_epsilon": 9.9999999e-7, "resolution": 1e-8},
+            "9.9999999e-07: .* 1e-06 or more",
+        ),
         ({"step": 2.0}, "2/255"),
         ({"restarts": 0}, "restarts 0"),
         ({"max_steps": 0}, "max_steps 0"),
