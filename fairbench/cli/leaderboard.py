@@ -11,7 +11,7 @@ import typer
 from fairbench.cli.verify import verify
 
 if TYPE_CHECKING:
-    from fairbench.leaderboard.check import Checked
+    from fairbench.leaderboard.checked import Checked
 
 leaderboard_app = typer.Typer(
     help="Check, verify and add submissions; build and show the board.", rich_markup_mode=None, no_args_is_help=True

@@ -8,7 +8,7 @@ import numpy as np
 from fairbench.errors import DatasetError
 
 if TYPE_CHECKING:
-    from fairbench.leaderboard.check import Rules, Truth
+    from fairbench.leaderboard.checked import Rules, Truth
 
 _MOST_PIXELS = 2**30
 """Images of other people's choice of size are made up to this many pixels in all: 10,000 of 300x300."""
@@ -16,7 +16,7 @@ _MOST_PIXELS = 2**30
 
 def rules(data_dir: str | None, taken: Mapping[str, int] | None, place: tuple[str, int] | None = None) -> "Rules":
     """Return the rules, with labels from where the data is on this machine; nothing is downloaded."""
-    from fairbench.leaderboard.check import Rules
+    from fairbench.leaderboard.checked import Rules
 
     known: dict[str, Truth | None] = {}
 
@@ -49,7 +49,7 @@ def _truth(name: str, data_dir: str | None) -> "Truth | None":
     from fairbench.datasets import load_dataset
     from fairbench.datasets.named import NAMED
     from fairbench.datasets.samples import SAMPLES, load_sample
-    from fairbench.leaderboard.check import Truth
+    from fairbench.leaderboard.checked import Truth
 
     if name not in NAMED:
         return None

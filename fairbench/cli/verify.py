@@ -38,7 +38,8 @@ def verify(
     from fairbench.evaluation.again import Again
     from fairbench.evaluation.runner import BATCH_SIZE, fitted
     from fairbench.files import user_path
-    from fairbench.leaderboard.check import SEED, check_submission, require_accepted
+    from fairbench.leaderboard.check import check_submission
+    from fairbench.leaderboard.checked import SEED, require_accepted
     from fairbench.leaderboard.verify import verify as hold_to_it
 
     for option, number in (("--examples", examples), ("--batch-size", batch_size)):

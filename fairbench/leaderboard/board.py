@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, remove_leftovers
 from fairbench.leaderboard.card import SubmissionCard, next_version, read_submission_card
-from fairbench.leaderboard.check import Checked, require_accepted
+from fairbench.leaderboard.checked import Checked, require_accepted
 from fairbench.leaderboard.submission import CARD, submission_files
 from fairbench.outcomes import Outcomes
 

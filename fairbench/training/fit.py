@@ -24,16 +24,17 @@ from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.guessing import collapsed
 from fairbench.memory import keep_freed_memory
 from fairbench.models.bfloat16 import emulated
-from fairbench.models.building import users_attribute
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
 from fairbench.models.prepare import frozen
-from fairbench.registry import is_own_code
+from fairbench.training.chosen_weights import ChosenWeights
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.hardware import Hardware, launch
 from fairbench.training.history import History
+from fairbench.training.identity import training_identity
 from fairbench.training.method import ClassErrors, Context, Method, method_class
 from fairbench.training.network import make_optimizer, probe
+from fairbench.training.processes import Processes
 from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import LAST, RunFolder, write_weights
 from fairbench.training.schedule import Clock, learning_rate
@@ -124,7 +125,7 @@ def fit(
         report=report,
     )
     if tensorboard:
-        run.history.ask_for_board(run.folder, writes=run.fabric.is_global_zero)
+        run.history.ask_for_board(run.folder, writes=run.processes.is_writer)
     try:
         return run.run(stop_after)
     finally:
@@ -157,13 +158,14 @@ class _Fit:
     ) -> None:
         self.recipe, self.folder, self.report = recipe, RunFolder(out), report or (lambda _row: None)
         self.fabric = launch(hardware, recipe.precision)
-        if not self.fabric.is_global_zero:
+        self.processes = Processes(self.fabric)
+        if not self.processes.is_writer:
             self.report = lambda _row: None
         self.present = {
             "hardware": provenance.hardware(self.fabric.device.type),
             "versions": provenance.versions(),
             "git_revision": provenance.source_revision(),
-            "processes": self.fabric.world_size,
+            "processes": self.processes.count,
             "compiled": hardware.compile,
         }
         keep_freed_memory()
@@ -193,8 +195,7 @@ class _Fit:
         self.budget = time_budget
         self.history = History(dataset.classes)
         self.made_with: list[dict[str, Any]] = []
-        self.average: dict[str, Tensor] | None = None
-        self.best: tuple[float, int, dict[str, Tensor]] | None = None
+        self.weights = ChosenWeights(module, recipe.select)
         optimizer = make_optimizer(module, recipe.optimizer)
         compiled: Any = torch.compile(module) if hardware.compile else module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
@@ -210,9 +211,9 @@ class _Fit:
             attack_copy=lambda asked: self._attack_copy() if asked in (self.model, module) else frozen(asked),
             held=self.held,
             source=None if source is None else frozen(source.to(self.fabric.device)),
-            rank=self.fabric.global_rank,
-            world=self.fabric.world_size,
-            mean=self._mean,
+            rank=self.processes.rank,
+            world=self.processes.count,
+            mean=self.processes.mean,
             space=self.space,
         )
         with self._methods_own("in setup"):
@@ -220,7 +221,10 @@ class _Fit:
 
     def run(self, stop_after: int | None = None) -> Fitted:
         """Train to the end, or for so many epochs, and leave the chosen weights in the module."""
-        self._by_the_writer(lambda: self.folder.claim(self._identity()))
+        identity = training_identity(
+            self.recipe, time_budget=self.budget, data_sha256=self.data_sha256, start_sha256=self.start_sha256
+        )
+        self.processes.let_writer(lambda: self.folder.claim(identity))
         first_epoch, spent = self._resume()
         self.history.open_board(first_epoch)
         count = len(self.data)
@@ -238,7 +242,8 @@ class _Fit:
             with self._methods_own("in begin"):
                 self.method.begin(self._validate_once())
         epoch = first_epoch
-        while not (is_over := self._any(self.clock.over(epoch))) and (stop_after is None or epoch < stop_after):
+        stop = math.inf if stop_after is None else stop_after
+        while not (is_over := self.processes.any(self.clock.over(epoch))) and epoch < stop:
             self._epoch(epoch)
             epoch += 1
         if not self.history.rows:
@@ -264,23 +269,21 @@ class _Fit:
         warnings = self._warnings()
         for text in warnings:
             self.report({"warning": text})
-        chosen_epoch = self.history.rows[-1]["epoch"] if self.average is None else None
-        if self.best is not None:
-            chosen_epoch = self.best[1]
-            self._write_last()
-        self.module.load_state_dict(self._weights() if self.best is None else self.best[2])
+        if self.weights.best is not None and self.processes.is_writer:  # the last beside the chosen ones
+            write_weights(self.weights.last(), self.folder.path / LAST)
+        self.module.load_state_dict(self.weights.chosen())
         held = 0 if self.held is None else len(self.held)
         return Fitted(
             self.module,
             self.history.rows,
-            chosen_epoch,
+            self.weights.epoch(self.history.rows[-1]["epoch"]),
             count,
             held,
             warnings,
             tuple(self.made_with),
             self.start_sha256,
             is_whole,
-            self.fabric.is_global_zero,
+            self.processes.is_writer,
         )
 
     def _warnings(self) -> tuple[str, ...]:
@@ -299,13 +302,13 @@ class _Fit:
             self.recipe.batch_size,
             self.recipe.augmentation,
             self.generator,
-            rank=self.fabric.global_rank,
-            world=self.fabric.world_size,
+            rank=self.processes.rank,
+            world=self.processes.count,
             order=self._part_of_pass(epoch),
         )
         for step, (x, y) in enumerate(parts):
             progress = self.clock.progress(epoch, step)
-            if self.budget is not None and self._any(progress >= 1):
+            if self.budget is not None and self.processes.any(progress >= 1):
                 break
             rate = learning_rate(self.recipe.schedule, self.recipe.optimizer.lr, progress)
             total += self._step(x, y, rate, where=f"epoch {epoch}, step {step}")
@@ -321,7 +324,7 @@ class _Fit:
             self.method.end_epoch(validate)
             decay = self.method.average_decay(validate)
             if decay is not None:
-                self._enter_average(decay)
+                self.weights.enter_average(decay)
         self._record(epoch, total / count, rate, validate)
         self._save(epoch + 1)
 
@@ -334,17 +337,6 @@ class _Fit:
         generator = torch.Generator().manual_seed((self.recipe.seed << 20) + _PASSES + whole)
         return self.data.part_of_pass(part, parts, self.recipe.batch_size, generator)
 
-    def _any(self, flag: bool) -> bool:
-        """Whether it is so in any process; each has a clock of its own, and all must stop at the same step."""
-        return bool(self._mean(torch.tensor(float(flag))) > 0)
-
-    def _mean(self, value: Tensor) -> Tensor:
-        """Return the mean over the processes, where the value was."""
-        if self.fabric.world_size == 1:
-            return value.detach()
-        reduced: Any = self.fabric.all_reduce(value.detach().to(self.fabric.device), reduce_op="mean")
-        return reduced.to(value.device)
-
     def _step(self, x: Tensor, y: Tensor, rate: float, where: str) -> float:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -354,14 +346,14 @@ class _Fit:
             loss = self.method.loss(self.model, x, y)
             if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
                 raise TypeError("the loss must be a scalar tensor with a gradient")
-        value = float(self._mean(loss))
+        value = float(self.processes.mean(loss))
         if not math.isfinite(value):
             raise self._not_finite(f"the loss is {value} at {where}")
         with self._methods_own(place):
             self.fabric.backward(loss)
         self.optimizer.step()
         if self.recipe.ema is not None:
-            self._enter_average(self.recipe.ema)
+            self.weights.enter_average(self.recipe.ema)
         return value
 
     @contextmanager
@@ -379,30 +371,6 @@ class _Fit:
             f"{what}: lower optimizer.lr (now up to {self.recipe.optimizer.lr:g}), or use precision 32; the last whole "
             f"epoch is in {self.folder.path}."
         )
-
-    def _by_the_writer(self, write: Callable[[], None]) -> None:
-        """Let the first process write; where it cannot, all say so, and none waits for it."""
-        refused: list[Any] = [None]
-        if self.fabric.is_global_zero:
-            try:
-                write()
-            except FairbenchError as error:
-                refused = [error]
-        if self.fabric.world_size > 1:
-            refused = [self.fabric.broadcast(refused[0])]
-        if refused[0] is not None:
-            raise refused[0]
-
-    def _enter_average(self, decay: float) -> None:
-        """Let the weights and statistics as they are now enter their exponential moving average."""
-        state = self.module.state_dict()
-        if self.average is None:
-            self.average = {k: v.detach().clone() for k, v in state.items()}
-        for key, value in state.items():
-            if value.is_floating_point():
-                self.average[key].lerp_(value, 1 - decay)
-            else:
-                self.average[key].copy_(value)
 
     def _attack_copy(self) -> nn.Module:
         self.folded.refresh()
@@ -441,7 +409,7 @@ class _Fit:
     def _validate_average(self) -> ClassErrors:
         """Return those of the running average, which is the result."""
         now = {k: v.detach().clone() for k, v in self.module.state_dict().items()}
-        self.module.load_state_dict(self._weights())
+        self.module.load_state_dict(self.weights.last())
         try:
             return self._validate()
         finally:
@@ -450,53 +418,22 @@ class _Fit:
     def _record(self, epoch: int, loss: float, rate: float, validate: Callable[[], ClassErrors]) -> None:
         errors = None
         if self.held is not None:
-            errors = validate() if self.average is None else self._validate_average()
+            errors = validate() if self.weights.average is None else self._validate_average()
         row = self.history.add(epoch, seconds=self.clock.seconds, lr=rate, loss=loss, errors=errors)
         if errors is not None:
-            self._remember_best(row)
+            self.weights.remember(row)
         self.report(row)
-
-    def _remember_best(self, row: dict[str, Any]) -> None:
-        if self.recipe.select == "last":
-            return
-        value = float(row[self.recipe.select])
-        if self.best is None or value < self.best[0]:
-            weights = {k: v.detach().cpu().clone() for k, v in self._weights().items()}
-            self.best = value, int(row["epoch"]), weights
-
-    def _weights(self) -> dict[str, Tensor]:
-        return self.module.state_dict() if self.average is None else self.average
-
-    def _write_last(self) -> None:
-        """Keep the last epoch's weights beside the chosen ones."""
-        if self.fabric.is_global_zero:
-            write_weights(self._weights(), self.folder.path / LAST)
 
     def _seed(self, epoch: int) -> None:
         """Seed all that an epoch draws; layers with dropout draw from torch's own generators."""
         self.generator.manual_seed((self.recipe.seed << 20) + epoch + 1)
         torch.manual_seed((self.recipe.seed << 20) + epoch + 1)
 
-    def _identity(self) -> dict[str, Any]:
-        """Return what determines the run: recipe, budget, data, weights it starts from, and code of the user's own."""
-        identity = self.recipe.model_dump(mode="json") | {"time_budget": self.budget, "data_sha256": self.data_sha256}
-        if self.start_sha256 is not None:
-            identity["start_sha256"] = self.start_sha256
-        for name in ("normalize", "balance"):  # runs that were begun before there were these go on
-            if not identity[name]:
-                del identity[name]
-        if identity["schedule"]["epochs_per_pass"] == 1:  # as above
-            del identity["schedule"]["epochs_per_pass"]
-        for name in ("method", "architecture"):
-            if is_own_code(text := getattr(self.recipe, name)):
-                identity[f"{name}_sha256"] = provenance.sha256_source(users_attribute(text, name))
-        return identity
-
     def _save(self, next_epoch: int) -> None:
         """Write the state and the history, each whole or not at all; only the first process does."""
         if self.present not in self.made_with:
             self.made_with.append(self.present)
-        self._by_the_writer(lambda: self._write(next_epoch))
+        self.processes.let_writer(lambda: self._write(next_epoch))
 
     def _write(self, next_epoch: int) -> None:
         with self._methods_own("in state"):
@@ -507,8 +444,8 @@ class _Fit:
             "module": self.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "method": methods_state,
-            "average": self.average,
-            "best": self.best,
+            "average": self.weights.average,
+            "best": self.weights.best,
             **self.history.state(),
             "made_with": json.dumps(self.made_with),
         }
@@ -525,7 +462,7 @@ class _Fit:
             self.module.load_state_dict(state["module"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.method.load_state(state["method"])
-            self.average, self.best = state["average"], state["best"]
+            self.weights.average, self.weights.best = state["average"], state["best"]
             self.history.load_state(state)
             self.made_with = json.loads(state["made_with"])
             if not self.made_with:
@@ -533,6 +470,6 @@ class _Fit:
             epoch, seconds = int(state["epoch"]), float(state["seconds"])
         except Exception as error:  # a whole file, but of something else
             raise self.folder.unusable(error) from error
-        if self.fabric.is_global_zero:
+        if self.processes.is_writer:
             self.history.write(self.folder)
         return epoch, seconds

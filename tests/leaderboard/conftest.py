@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from made_submissions import locked, submit, truth
 
-from fairbench.leaderboard.check import Rules
+from fairbench.leaderboard.checked import Rules
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fairbench import Outcomes
-from fairbench.leaderboard.check import Truth
+from fairbench.leaderboard.checked import Truth
 from fairbench.outcomes.identity import run_identity
 from fairbench.plain_yaml import dump_yaml
 from fairbench.provenance import sha256_plain

@@ -15,7 +15,8 @@ from made_submissions import locked, submit, truth
 from fairbench import files
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.board import add_submission, place_on, read_submission, taken, versions
-from fairbench.leaderboard.check import Rules, check_submission
+from fairbench.leaderboard.check import check_submission
+from fairbench.leaderboard.checked import Rules
 from fairbench.leaderboard.ranking import SORT, boards, read_entries
 from fairbench.reports.board import TABLES, _write_tables, build
 
@@ -136,7 +137,8 @@ sys.path.insert(0, {tests!r})
 from made_submissions import locked, truth
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.board import add_submission, taken
-from fairbench.leaderboard.check import Rules, check_submission
+from fairbench.leaderboard.check import check_submission
+from fairbench.leaderboard.checked import Rules
 board = Path({board!r})
 for folder in sys.argv[1:]:
     try:

@@ -19,7 +19,8 @@ from made_submissions import CLASSES, LABELS, WEIGHTS, card, locked, manifest, t
 from fairbench import summarize
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.card import card_of
-from fairbench.leaderboard.check import Rules, Truth, check_submission, require_accepted
+from fairbench.leaderboard.check import check_submission
+from fairbench.leaderboard.checked import Rules, Truth, require_accepted
 from fairbench.leaderboard.submission import LIMITS, pack
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.identity import run_identity
