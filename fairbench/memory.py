@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import torch
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _MAP_ABOVE = 2**30
 _TRIM_ABOVE = 2**31 - 1
@@ -29,6 +31,11 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _MAP_ABOVE)) and bool(mallopt(_M_TRIM_THRESHOLD, _TRIM_ABOVE))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether an error is of memory: CUDA has a class for it, the CPU's allocator has only words."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def free_memory(root: Path = Path("/")) -> int | None:

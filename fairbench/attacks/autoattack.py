@@ -68,7 +68,7 @@ _Stage = tuple[str, float, Callable[[_Model, _Batch], Tensor]]
 class AutoAttack:
     """AutoAttack, version "standard", L-inf: APGD-CE, APGD-T and FAB-T (9 targets, K - 1 at most), Square.
 
-    The targeted DLR loss needs four classes: for K <= 3 the ensemble is APGD-CE, FAB and Square (PROTOCOL.md).
+    The targeted DLR loss needs four classes: for K <= 3 the ensemble is APGD-CE, FAB and Square (docs/definitions.md).
     """
 
     threat_model: ThreatModel

@@ -1,4 +1,4 @@
-"""Least epsilon: for each example the smallest radius at which PGD breaks it (``sooksatra2022``; PROTOCOL.md).
+"""Least epsilon: for each example the smallest radius at which PGD breaks it (``sooksatra2022``; docs/definitions.md).
 
 Radii are a grid, ``resolution`` apart. ``scan`` tries them from below, as the paper does. ``bisect`` expects that what
 breaks at one radius breaks at a larger one, guesses where that begins from the margin, and makes sure of it: it ends

@@ -1,7 +1,8 @@
 """Least steps: for each example the number of PGD steps until it is first misclassified (``sun2023``, Figure 2).
 
 Small steps in a fixed ball. How many a class takes says how hard its examples are to break: the source-class
-difficulty of PROTOCOL.md, "least PGD steps" in the literature since GAIRAT (Zhang et al., 2021, arXiv:2010.01736).
+difficulty of docs/definitions.md; "least PGD steps" in the literature since GAIRAT (Zhang et al., 2021,
+arXiv:2010.01736).
 """
 
 from dataclasses import dataclass

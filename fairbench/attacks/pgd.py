@@ -234,7 +234,7 @@ def _found(value: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class PGDAttack:
-    """PGD as an attack of the evaluation (PROTOCOL.md, "PGD-20"): cross-entropy, one uniform start a restart.
+    """PGD as an attack of the evaluation (docs/definitions.md, "PGD-20"): cross-entropy, one uniform start a restart.
 
     Parameters
     ----------

@@ -39,7 +39,9 @@ class UnitBall:
     def inputs(self, z: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return (B, F) inputs at ``z`` (B, 1, side, side), of some rows of the examples or of all."""
         low, high = (t if rows is None else t[rows] for t in (self._low, self._high))
-        return low + z[:, 0, :-1, :-1].flatten(1)[:, : low.shape[1]] * (high - low)
+        found = low + z[:, 0, :-1, :-1].flatten(1)[:, : low.shape[1]] * (high - low)
+        bounded = found.detach().clamp(low, high)  # rounding puts a corner one ulp outside
+        return found + (bounded - found.detach())  # with the gradient of what was found
 
     def model(self, model: Callable[[Tensor], Tensor], rows: Tensor | None = None) -> Callable[[Tensor], Tensor]:
         """Return the model as a function of ``z``."""

@@ -141,12 +141,19 @@ def _survivors(model: "Model", percent: float | None) -> "Survivors | None":
         return Survivors(max(percent / 100, ASSUMED.correct), percent / 100, "as given with --survivors")
     if model.name.endswith(", fresh weights"):
         return ASSUMED
-    for name in result_names():
-        if name.startswith(f"{model.name}.") and "autoattack" in name and "epsilon" not in name:
-            kept = read_result(name)
-            if kept.manifest["model"]["sha256"] == model.sha256:
-                return shares(kept.frame["autoattack_broken_by"], f"the kept result {name}, {len(kept)} examples")
-    return None
+    found = {name: read_result(name) for name in result_names() if name.startswith(f"{model.name}.")}
+    fitting = {
+        name: kept
+        for name, kept in found.items()
+        if "autoattack" in kept.attacks
+        and "epsilon" not in kept.manifest["protocol"]["modified"]
+        and "transfer_from" not in kept.manifest
+        and kept.manifest["model"]["sha256"] == model.sha256
+    }
+    if not fitting:
+        return None
+    name, most = max(fitting.items(), key=lambda item: len(item[1]))
+    return shares(most.frame["autoattack_broken_by"], f"the kept result {name}, {len(most)} examples")
 
 
 def _text(found: "Bench") -> str:

@@ -14,7 +14,10 @@ def compare(
     b: Annotated[str, typer.Argument(help="Another, on the same examples.")],
     attack: Annotated[
         str | None,
-        typer.Option(help="pgd20 or autoattack. Default: AutoAttack, where as many examples have it."),
+        typer.Option(
+            help="An attack that both were measured with: pgd20, autoattack, least-epsilon. Default: AutoAttack, where "
+            "as many examples have it."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for comparison.json, .md and .png; such files in it are replaced.")
@@ -29,7 +32,7 @@ def compare(
     from fairbench.reports import comparison
 
     first, second, chosen = comparison.find_both(a, b, attack)
-    names = (_name(a), _name(b))
+    names = _names(a, b)
     found = measure(first, second, chosen)
     if out is not None:
         make_folder(user_path(out))  # what cannot be written is told before a page of numbers
@@ -45,6 +48,15 @@ def compare(
         options.say_written(comparison.keep(found, names, user_path(out), trained))
 
 
-def _name(text: str) -> str:
-    path = Path(text)
-    return text if len(path.parts) < 2 else (path.parent if path.suffix == ".parquet" else path).name
+def _names(a: str, b: str) -> tuple[str, str]:
+    """Return what two are called: the last part of a path, or as much more of it as tells one from the other."""
+    from fairbench.outcomes.table import TABLE
+
+    paths = [Path(text) for text in (a, b)]
+    parts = [(path.parent if path.name == TABLE else path.with_suffix("")).parts for path in paths]
+    parts = [own if path.suffix == ".parquet" else path.parts for own, path in zip(parts, paths, strict=True)]
+    for shown in range(1, max(map(len, parts))):
+        names = ["/".join(own[-shown:]) for own in parts]
+        if names[0] != names[1]:
+            return names[0], names[1]
+    return a, b

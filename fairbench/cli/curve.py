@@ -41,10 +41,10 @@ def curve(
 ) -> None:
     """Show the share of each class that is broken over epsilon, with CRU_s at each."""
     from fairbench.evaluation.protocol import Protocol
-    from fairbench.files import make_folder
+    from fairbench.files import user_path
     from fairbench.metrics.curves import success_curves
     from fairbench.metrics.least_epsilon import least_epsilons
-    from fairbench.reports import curves
+    from fairbench.reports import curves, folder
 
     protocol = options.protocol(protocol, model[0], dataset)
     pixels = Protocol.named(protocol).inputs == "images"
@@ -54,17 +54,17 @@ def curve(
     largest, resolution = radii[-1], grid_step(radii, epsilons)
     changes: dict[str, Any] = {"attacks": (_ATTACK,), "max_epsilon": largest, "resolution": resolution, "seed": seed}
     chosen = Protocol.named(protocol, **changes)
-    if out is not None:
-        make_folder(out)
+    out = None if out is None else user_path(out)
     found: dict[str, Any] = {}
     means = {}
-    for name in dict.fromkeys(model):
-        loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
-        loaded, data = load_both(name, dataset, data_dir, chosen, loading)
-        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
-        options.one_of_a_name(loaded.name, found)
-        found[loaded.name] = success_curves(outcomes, _ATTACK, radii)
-        means[loaded.name] = least_epsilons(outcomes, _ATTACK)
+    with folder.claimed(out):
+        for name in dict.fromkeys(model):
+            loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
+            loaded, data = load_both(name, dataset, data_dir, chosen, loading)
+            outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
+            options.one_of_a_name(loaded.name, found)
+            found[loaded.name] = success_curves(outcomes, _ATTACK, radii)
+            means[loaded.name] = least_epsilons(outcomes, _ATTACK)
     options.same_classes(tuple(dict.fromkeys(of_model.classes["class"])) for of_model in found.values())
     print(curves.as_table(found, "github" if markdown else "simple"))
     if out is not None:

@@ -35,11 +35,12 @@ def eou(
 ) -> None:
     """Show mean confidences by true label and group, and equalized-odds unfairness (EOU)."""
     from fairbench.evaluation.protocol import Protocol, parse_fraction
-    from fairbench.files import make_folder
+    from fairbench.files import user_path
     from fairbench.metrics.eou import CLEAN, eou_difference, of_same_examples
     from fairbench.metrics.eou import eou as measure
     from fairbench.outcomes import Outcomes
     from fairbench.reports import eou as report
+    from fairbench.reports import folder
 
     if attack == CLEAN and (epsilon is not None or transfer_from is not None):
         raise ProtocolError("--epsilon and --transfer-from go with --attack, such as --attack pgd20.")
@@ -48,19 +49,19 @@ def eou(
     changes: dict[str, Any] = {"seed": seed, "attacks": None if attack == CLEAN else (attack,)}
     if epsilon is not None:
         changes["epsilon"] = parse_fraction(epsilon, "--epsilon")
-    if out is not None:
-        make_folder(out)
+    out = None if out is None else user_path(out)
     found: dict[str, Any] = {}
     tables: dict[str, Outcomes] = {}
-    for name in dict.fromkeys(model):
-        chosen = Protocol.named(options.protocol(protocol, name, dataset), **changes)
-        loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
-        loaded, data = load_both(name, dataset, data_dir, chosen, loading)
-        check_attributes([attribute], data)
-        source = None if transfer_from is None else load_source(transfer_from, data)
-        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, source=source)
-        options.one_of_a_name(loaded.name, found)
-        found[loaded.name], tables[loaded.name] = measure(outcomes, attribute, attack), outcomes
+    with folder.claimed(out):
+        for name in dict.fromkeys(model):
+            chosen = Protocol.named(options.protocol(protocol, name, dataset), **changes)
+            loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
+            loaded, data = load_both(name, dataset, data_dir, chosen, loading)
+            check_attributes([attribute], data)
+            source = None if transfer_from is None else load_source(transfer_from, data)
+            outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, source=source)
+            options.one_of_a_name(loaded.name, found)
+            found[loaded.name], tables[loaded.name] = measure(outcomes, attribute, attack), outcomes
     first, *others = tables
     minus_first = {
         name: eou_difference(tables[first], tables[name], attribute, attack)

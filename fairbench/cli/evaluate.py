@@ -146,6 +146,7 @@ def evaluate(
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what a finished run has.")] = False,
 ) -> None:
     """Attack a model and report, class by class, what breaks."""
+    from fairbench.files import user_path
     from fairbench.metrics import summarize
     from fairbench.metrics.groups import group_errors
 
@@ -159,6 +160,9 @@ def evaluate(
         "protect": options.names(protect, "--protect"),
         "in_range": in_range or None,
     }
+    if as_json and format is not Format.TABLE:
+        raise ProtocolError(f"--json and --format {format.value}: give one of them.")
+    out = None if out is None else user_path(out)
     group = list(dict.fromkeys(group or []))
     radii = {"epsilon": epsilon, "max_epsilon": max_epsilon, "resolution": resolution, "step": step}
     if (model is None) == (not models):
@@ -174,7 +178,7 @@ def evaluate(
         "output": output,
         "model_dir": model_dir,
     }
-    if group and format is Format.CSV and not as_json:
+    if group and format is Format.CSV:
         raise ProtocolError("--format csv has the classes alone: print groups in another format, or with --json.")
     from fairbench.reports import folder
 

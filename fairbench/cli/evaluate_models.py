@@ -46,6 +46,8 @@ def evaluate_models(
     from fairbench.reports import folder
     from fairbench.reports import models as report
 
+    if out is not None:
+        report.refuse_other_models(named, out)
     size = computing["batch_size"]
     options = {**computing, "batch_size": runner.BATCH_SIZE if size is None else size}
     loaders = {short: partial(_load_checked, load, name, short, options, out) for short, name in named.items()}

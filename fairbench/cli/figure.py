@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairbench.errors import FairbenchError, OutcomesError
+from fairbench.errors import FairbenchError
 from fairbench.registry import Registry
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def figure(
 ) -> None:
     """Draw a paper's figure from the kept results, or list the figures."""
     if name is None:
+        if out is not None or dataset is not None:
+            raise FairbenchError("--out and --dataset are of one figure: name it; `fairbench figure` lists them.")
         for key in FIGURES:
             print(f"{key}  {FIGURES[key].title}")
         return
@@ -43,11 +45,11 @@ def _draw(chosen: "PaperFigure", out: Path, dataset: str | None) -> None:
     from fairbench.files import user_path
     from fairbench.leaderboard.results import read_result, result_names
     from fairbench.leaderboard.zoo_card import trained_note
+    from fairbench.reports.drawing import require_png
     from fairbench.reports.published import same_dataset
 
     path = user_path(out)
-    if path.suffix.lower() != ".png":
-        raise OutcomesError(f"--out {out}: figures are written as PNG; give a name that ends in .png.")
+    require_png(path)
     of = None if dataset is None else same_dataset(dataset, list(chosen.results), f"{chosen.key} (figure)")
     needed = {name for of_dataset in chosen.results.values() for name in of_dataset.values()}
     kept = needed & set(result_names())

@@ -44,7 +44,9 @@ def show(name: Annotated[str, typer.Argument(help="Name of a model.")]) -> None:
 
 @models_app.command()
 def results(
-    dataset: Annotated[str, typer.Option(help="Dataset the models were evaluated on.")] = "fashion_mnist",
+    dataset: Annotated[
+        str | None, typer.Option(help="Dataset the models were evaluated on. Default: fashion_mnist.")
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="PNG to draw the class errors of --model in, side by side.")
     ] = None,
@@ -52,15 +54,19 @@ def results(
 ) -> None:
     """Print what the models of the zoo did, least worst-class robust error first, or draw some of them."""
     from fairbench.errors import OutcomesError
+    from fairbench.files import user_path
     from fairbench.leaderboard.results import results_folder
     from fairbench.reports.zoo import draw_models, zoo_table
 
     if (figure is None) != (model is None):
         raise OutcomesError("--figure PNG and --model NAME go together: what to draw, and where.")
     if figure is not None and model is not None:
-        draw_models(model, figure)
+        if dataset is not None:
+            raise OutcomesError("--dataset is for the table: the models of --figure say what they are of.")
+        draw_models(model, user_path(figure))
         print(f"{figure}: {', '.join(model)}")
         return
+    dataset = dataset or "fashion_mnist"
     table = zoo_table(dataset)
     if not table:
         raise OutcomesError(f"no kept result on {dataset} in {results_folder()}.")

@@ -8,13 +8,13 @@ import numpy as np
 from fairbench.errors import DatasetError
 
 if TYPE_CHECKING:
-    from fairbench.leaderboard.checked import Rules, Truth
+    from fairbench.leaderboard.checked import Latest, Rules, Truth
 
 _MOST_PIXELS = 2**30
 """Images of other people's choice of size are made up to this many pixels in all: 10,000 of 300x300."""
 
 
-def rules(data_dir: str | None, taken: Mapping[str, int] | None, place: tuple[str, int] | None = None) -> "Rules":
+def rules(data_dir: str | None, taken: "Mapping[str, Latest] | None", place: tuple[str, int] | None = None) -> "Rules":
     """Return the rules, with labels from where the data is on this machine; nothing is downloaded."""
     from fairbench.leaderboard.checked import Rules
 

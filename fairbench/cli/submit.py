@@ -89,7 +89,8 @@ def submit(
         "output": output,
     }
     chosen = Protocol.named(protocol.value)
-    refuse_another_entry(user_path(out), said["name"])
+    out = user_path(out)
+    refuse_another_entry(out, said["name"])
     with folder.claimed(out):
         loaded, data = load_both(model, dataset, data_dir, chosen, loading)
         exported = export(loaded)

@@ -71,6 +71,8 @@ def table(
         _folder(FOLDER if name is None else Path(name), write)
     elif name is None and ranks:
         raise FairbenchError(f"--ranks needs a table: {' or '.join(RANKED)}.")
+    elif name is None and (dataset is not None or format is not Format.TEXT):
+        raise FairbenchError("--dataset and --format are of one table: name it; `fairbench table` lists them.")
     elif list_all or name is None:
         width = max(map(len, TABLES)) + 2
         for key in TABLES:

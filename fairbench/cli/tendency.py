@@ -30,9 +30,10 @@ def tendency(
 ) -> None:
     """Show the confusion under PGD-10, its target classes, and the least steps to break each class."""
     from fairbench.evaluation.protocol import Protocol, parse_fraction
-    from fairbench.files import make_folder
+    from fairbench.files import user_path
     from fairbench.metrics import summarize
     from fairbench.metrics.tendency import tendency
+    from fairbench.reports import folder
     from fairbench.reports import tendency as report
     from fairbench.reports.tables import headline
 
@@ -40,17 +41,17 @@ def tendency(
     if epsilon is not None:
         changes["epsilon"] = parse_fraction(epsilon, "--epsilon")
     chosen = Protocol.named(protocol, **changes)
-    if out is not None:
-        make_folder(out)
+    out = None if out is None else user_path(out)
     found: dict[str, Any] = {}
     headlines = {}
-    for name in dict.fromkeys(model):
-        loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
-        loaded, data = load_both(name, dataset, data_dir, chosen, loading)
-        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
-        options.one_of_a_name(loaded.name, found)
-        found[loaded.name] = tendency(outcomes, *_ATTACKS)
-        headlines[loaded.name] = headline(summarize(outcomes))
+    with folder.claimed(out):
+        for name in dict.fromkeys(model):
+            loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
+            loaded, data = load_both(name, dataset, data_dir, chosen, loading)
+            outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
+            options.one_of_a_name(loaded.name, found)
+            found[loaded.name] = tendency(outcomes, *_ATTACKS)
+            headlines[loaded.name] = headline(summarize(outcomes))
     options.same_classes(tuple(of_model.classes["class"]) for of_model in found.values())
     print(report.as_text(found, "github" if markdown else "simple", headlines))
     if out is not None:

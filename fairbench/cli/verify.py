@@ -10,7 +10,7 @@ import typer
 
 from fairbench.cli import options
 from fairbench.cli.progress import progress_bar
-from fairbench.errors import DownloadError, ModelError, OutcomesError, ProtocolError
+from fairbench.errors import DownloadError, ModelError, ProtocolError
 
 if TYPE_CHECKING:
     from fairbench.leaderboard.card import SubmissionCard
@@ -57,7 +57,12 @@ def verify(
     data = load_dataset(card.dataset, "test", data_dir=data_dir)
     model = _model(card, folder, arch, data.num_classes, data.shape)
     if model.sha256 != claimed.manifest["model"]["sha256"]:
-        raise OutcomesError(f"{folder} is rejected: its weights are not the ones that {card.name} was evaluated with.")
+        reason = f"its weights are not the ones that {card.name} was evaluated with"
+        if as_json:
+            print(json.dumps({"submission": str(submission), "verdict": "rejected", "reason": reason}, indent=2))
+        else:
+            print(f"{submission} is rejected: {reason}.")
+        raise typer.Exit(1)
     with progress_bar(f"{card.name}: {', '.join(chosen.attacks)}, {examples} rows again", []) as progress:
         how: dict[str, Any] = {"batch_size": batch_size or BATCH_SIZE, "device": device, "progress": progress}
         again = Again(model, fitted(data, model, chosen), chosen, how)

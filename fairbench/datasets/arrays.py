@@ -34,13 +34,18 @@ def load_npz(path: Path, split: str = "test", *, name: str | None = None, classe
             inputs, labels = archive[x_key], archive[y_key]
             if "classes" in archive.files:
                 classes = tuple(str(c) for c in np.atleast_1d(archive["classes"]))
-            index = _whole_numbers(name, "index", archive["index"]) if "index" in archive.files else _NO_INDEX
+            index = _whole_numbers(name, "index", archive["index"]) if _has_index(archive.files, split) else _NO_INDEX
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
         raise DatasetError(f"{name}: not a readable .npz of plain arrays ({error}).") from error
     labels = as_labels(name, labels)
     if not classes:
         classes = tuple(str(c) for c in range(int(labels.max(initial=-1)) + 1))
     return Dataset(name, as_images(name, inputs), labels, classes, index, split)
+
+
+def _has_index(present: list[str], split: str) -> bool:
+    """Whether the file says where in the test split each example lies; of its training split it says nothing."""
+    return split == "test" and "index" in present
 
 
 def _keys(name: str, present: list[str], split: str) -> tuple[str, str]:

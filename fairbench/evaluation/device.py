@@ -10,9 +10,17 @@ from fairbench.errors import ProtocolError
 
 @contextmanager
 def exact() -> Iterator[None]:
-    """Compute in float32 proper and repeatably: cuDNN would round to TF32, and choose algorithms by a race."""
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-        yield
+    """Compute in float32 proper and repeatably: cuDNN and cuBLAS round to TF32 where the caller's settings let them.
+
+    cuDNN would also choose its algorithms by a race. The caller's settings come back after.
+    """
+    found = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(found)
 
 
 def checked_device(device: str) -> str:

@@ -11,9 +11,9 @@ import pandas as pd
 from fairbench.errors import FairbenchError, ModelError, OutcomesError
 from fairbench.evaluation import diagnostics
 from fairbench.evaluation.engines import Shard
-from fairbench.evaluation.run import Run, is_out_of_memory, out_of_memory
+from fairbench.evaluation.run import Run, out_of_memory
 from fairbench.files import make_folder
-from fairbench.memory import keep_freed_memory
+from fairbench.memory import is_out_of_memory, keep_freed_memory
 from fairbench.metrics import summarize
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import read_table_and_metadata, write_table

@@ -20,9 +20,10 @@ from fairbench.evaluation import diagnostics
 from fairbench.evaluation.device import exact
 from fairbench.evaluation.engines import Shard
 from fairbench.evaluation.protocol import Protocol
+from fairbench.memory import is_out_of_memory
 from fairbench.models.base import Model
 from fairbench.models.layout import settle_layout
-from fairbench.models.prepare import frozen, prepare
+from fairbench.models.prepare import frozen, gradient_kind, prepare
 from fairbench.outcomes.identity import run_identity
 from fairbench.outcomes.schema import FORMAT_VERSION, PRECISIONS
 
@@ -58,17 +59,16 @@ class Run:
         self.attacks: list[Attack] = protocol.build_attacks(dataset.num_classes, _space(dataset, protocol))
         self.original = frozen(model.module).to(device)  # the caller's module stays as it is
         self.source = source
+        self._names = {"model": _named(model)} | ({} if source is None else {"transfer_from": _named(source)})
         self.attacked = self.original if source is None else frozen(source.module).to(device)
         self.prepared: nn.Module = self.attacked
 
     @property
     def determinants(self) -> dict[str, Any]:
         """All that a row depends on, as plain data."""
-        source = {} if self.source is None else {"transfer_from": _named(self.source)}
         return {
             "format": FORMAT_VERSION,
-            "model": _named(self.model),
-            **source,
+            **{key: dict(named) for key, named in self._names.items()},
             "dataset": {"name": self.dataset.name, "split": self.dataset.split, "sha256": self.dataset.sha256},
             "protocol": {
                 "name": self.protocol.name,
@@ -86,15 +86,14 @@ class Run:
     @cached_property
     @exact()
     def behaviour(self) -> str:
-        """Hash of what the model says of the first examples, to four decimals: what no look at its code can miss.
+        """Hash of what models say of the first examples, and of how they pass gradients: no look at code sees all.
 
         A model that cannot answer has none; :meth:`inspect` says why.
         """
         x = self.dataset.batch(self.rows(0)[:_FINGERPRINT])[0].to(self.device)
         try:
-            with torch.no_grad():
-                logits = self.original(x)
-            return provenance.sha256_array(np.round(logits.float().cpu().numpy(), 4) + 0.0)  # no negative zeros
+            said = [_said(self.original, x)] + ([] if self.source is None else [_said(self.attacked, x)])
+            return provenance.sha256_json([*said, gradient_kind(self.attacked, x)])
         except (Exception, SystemExit):
             return "unknown"
 
@@ -198,6 +197,8 @@ class Run:
         notes = []
         if self.source is not None:
             notes.append(f"transfer: every attack was made for {self.source.name}, which {self.model.name} then met")
+            if "autoattack" in self.protocol.attacks:
+                notes.append(f"AutoAttack leaves an example as it is that {self.source.name} misclassifies")
         if self.precision != "fp32":
             notes.append(f"gradients in {self.precision}: attacks computed so; every verdict is the float32 model's")
         if "autoattack" in self.protocol.attacks and self.dataset.num_classes <= 3:
@@ -206,6 +207,13 @@ class Run:
                 "needs four"
             )
         return notes
+
+
+def _said(module: nn.Module, x: torch.Tensor) -> str:
+    """Return a hash of the logits to four decimals."""
+    with torch.no_grad():
+        logits = module(x)
+    return provenance.sha256_array(np.round(logits.float().cpu().numpy(), 4) + 0.0)  # no negative zeros
 
 
 def _named(model: Model) -> dict[str, Any]:
@@ -234,11 +242,6 @@ def _space(dataset: Dataset, protocol: Protocol) -> Space:
 def _column(values: np.ndarray) -> Any:
     """Return an attribute in the type it has once it was written and read."""
     return pd.Series(values, dtype="string") if values.dtype.kind in "UO" else values
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """CUDA has a class for it; the CPU's allocator has only words."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def out_of_memory(batch_size: int) -> ModelError:

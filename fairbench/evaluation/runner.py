@@ -154,7 +154,7 @@ def plan(
 
 def _check_source(source: Model, model: Model, dataset: Dataset, protocol: Protocol) -> None:
     """Refuse a source whose examples would not be ones for the model."""
-    searches = [attack for attack in protocol.attacks if attack.startswith("least-epsilon")]
+    searches = [attack for attack in protocol.attacks if attack.startswith("least-")]
     if searches:
         raise ProtocolError(f"{searches[0]} searches the model itself: leave --transfer-from {source.name} out.")
     _check_kind(source, dataset)

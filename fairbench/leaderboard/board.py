@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, remove_leftovers
 from fairbench.leaderboard.card import SubmissionCard, next_version, read_submission_card
-from fairbench.leaderboard.checked import Checked, require_accepted
+from fairbench.leaderboard.checked import Checked, Latest, require_accepted
 from fairbench.leaderboard.submission import CARD, submission_files
 from fairbench.outcomes import Outcomes
 
@@ -45,11 +45,17 @@ def place_on(board: Path, folder: Path) -> tuple[str, int] | None:
     return version.parent.name, int(version.name)
 
 
-def taken(board: Path, besides: tuple[str, int] | None = None) -> dict[str, int]:
+def taken(board: Path, besides: tuple[str, int] | None = None) -> dict[str, Latest]:
     """Return the names on the board and their latest versions; those before the entry ``besides`` if it is given."""
     name, version = besides or ("", 0)
-    found = {n: [v for v in kept if n != name or v < version] for n, kept in versions(board).items()}
-    return {n: max(kept) for n, kept in found.items() if kept}
+    found = {n: {v: p for v, p in kept.items() if n != name or v < version} for n, kept in versions(board).items()}
+    return {n: _latest(kept) for n, kept in found.items() if kept}
+
+
+def _latest(kept: dict[int, Path]) -> Latest:
+    version = max(kept)
+    card, _ = read_submission_card(kept[version] / CARD)
+    return Latest(version) if card is None else Latest(version, card.dataset, card.protocol)
 
 
 def add_submission(folder: Path, board: Path, check: Callable[[Path], Checked]) -> Path:

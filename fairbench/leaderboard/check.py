@@ -13,7 +13,7 @@ import numpy as np
 from fairbench.errors import FairbenchError, first_line, printable
 from fairbench.leaderboard.card import SubmissionCard, next_version, read_submission_card
 from fairbench.leaderboard.check_rows import row_problems
-from fairbench.leaderboard.checked import SEED, Checked, Rules, Truth, short_value
+from fairbench.leaderboard.checked import SEED, Checked, Latest, Rules, Truth, short_value
 from fairbench.leaderboard.submission import CARD, SUMMARY, submission_files
 from fairbench.leaderboard.tables import read_columns
 from fairbench.metrics import summarize
@@ -117,19 +117,26 @@ def _agreement(card: SubmissionCard, manifest: dict[str, Any]) -> Iterator[str]:
             yield f"{CARD}: {what} is {short_value(said)}, but {MANIFEST} has {short_value(done)}"
 
 
-def _name(card: SubmissionCard, taken: Mapping[str, int], models: Collection[str]) -> Iterator[str]:
+def _name(card: SubmissionCard, taken: Mapping[str, Latest], models: Collection[str]) -> Iterator[str]:
     if card.name in models:
         yield f"{CARD}: the name {card.name} is that of a model of the project; choose another"
     latest = taken.get(card.name)
-    if card.replaces is None:
-        if latest is not None:
-            yield (
-                f"{CARD}: the name {card.name} is taken; choose another, or, for a correction of your own entry, set "
-                f"replaces: {card.name}.{latest}"
-            )
-    elif latest is None or card.replaces != f"{card.name}.{latest}":
-        there = f"its latest version is {card.name}.{latest}" if latest else f"there is no entry {card.name}"
-        yield f"{CARD}: replaces {card.replaces}, but {there}"
+    if latest is None:
+        if card.replaces is not None:
+            yield f"{CARD}: replaces {card.replaces}, but there is no entry {card.name}"
+        return
+    held = f"{card.name}.{latest.version}"
+    if latest.dataset not in (None, card.dataset):
+        yield f"{CARD}: the name {card.name} is taken, by an entry on {latest.dataset}; choose another"
+    elif card.replaces is None:
+        yield (
+            f"{CARD}: the name {card.name} is taken; choose another, or, for a correction of your own entry, set "
+            f"replaces: {held}"
+        )
+    elif card.replaces != held:
+        yield f"{CARD}: replaces {card.replaces}, but its latest version is {held}"
+    elif latest.protocol == "leaderboard" != card.protocol:
+        yield f"{CARD}: {held} was measured under protocol leaderboard; a correction of it is, too"
 
 
 def _place(card: SubmissionCard, place: tuple[str, int] | None) -> Iterator[str]:

@@ -41,6 +41,15 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class Latest:
+    """The latest version of an entry on the board, and what it was measured on; None where its card cannot be read."""
+
+    version: int
+    dataset: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True)
 class Rules:
     """What a submission is held to.
 
@@ -51,7 +60,7 @@ class Rules:
     truth
         Dataset name to its :class:`Truth`; None for a dataset that has no board.
     taken
-        Names on the board, and the latest version of each; None where the name is not to be checked.
+        Names on the board, and the :class:`Latest` version of each; None where the name is not to be checked.
     place
         Name and version by which the folder lies on the board, if it does: those of its card.
     known_weights
@@ -61,7 +70,7 @@ class Rules:
 
     attacks: Callable[[str, int], Mapping[str, Mapping[str, Any]]]
     truth: Callable[[str], Truth | None]
-    taken: Mapping[str, int] | None = field(default_factory=dict)
+    taken: Mapping[str, Latest] | None = field(default_factory=dict)
     known_weights: Mapping[str, str] = field(default_factory=dict)
     place: tuple[str, int] | None = None
 

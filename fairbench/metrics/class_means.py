@@ -1,4 +1,4 @@
-"""Class means of what is known of each example, and statistics of them with bootstrap intervals (PROTOCOL.md)."""
+"""Class means of what is known of each example, and their bootstrap statistics (docs/definitions.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Class-wise standard, boundary and robust error (PROTOCOL.md; ``sun2023``, ``xu2021``).
+"""Class-wise standard, boundary and robust error (docs/definitions.md; ``sun2023``, ``xu2021``).
 
 Percent, in 0..100 (boundary error in -100..100); lower is better. Denominators are observed counts; a class or a column
 without a measurement is NaN, never 0.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fairbench.errors import OutcomesError
 from fairbench.metrics.intervals import Interval, paired_difference, wilson
 from fairbench.metrics.least_epsilon import cru_eps_difference
 from fairbench.metrics.paired import Estimate, class_rates, mcnemar, paired_bootstrap, paired_cells
@@ -84,9 +85,11 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
     Raises
     ------
     OutcomesError
-        They are not of the same examples, or one lacks the attack.
+        They are not of the same examples, one lacks the attack, or its parameters or the model it was made for differ.
     """
     cells = paired_cells(a, b, attack)
+    if not same_attack(a, b, attack):
+        raise OutcomesError(f"{attack} has other parameters, or was made for another model, in one of the two tables.")
     return Comparison(
         attack=attack,
         n=int(cells.sum()),
@@ -99,6 +102,17 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
         precisions=(a.precision, b.precision),
         epsilon=a.manifest.get("attacks", {}).get(attack, {}).get("epsilon"),
     )
+
+
+def same_attack(a: Outcomes, b: Outcomes, attack: str) -> bool:
+    """Whether an attack was the same in two tables, and made for the model itself or for one of the same name."""
+    terms = [(_parameters(o, attack), o.manifest.get("transfer_from", {}).get("name")) for o in (a, b)]
+    return terms[0] == terms[1]
+
+
+def _parameters(outcomes: Outcomes, attack: str) -> dict[str, Any]:
+    """Return the parameters of an attack but its seed: another draw of the starts is the same attack."""
+    return {k: v for k, v in outcomes.manifest.get("attacks", {}).get(attack, {}).items() if k != "seed"}
 
 
 def holm(p: np.ndarray) -> np.ndarray:

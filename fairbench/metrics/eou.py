@@ -1,4 +1,4 @@
-"""Equalized-odds unfairness (``sooksatra2022``, Definition 4; PROTOCOL.md): confidence that depends on a group.
+"""Equalized-odds unfairness (``sooksatra2022``, Definition 4; docs/definitions.md): confidence that depends on a group.
 
 Among the test examples of one true label, the mean confidence of a class is taken in each group of an attribute; EOU is
 the largest difference of two groups, a fraction in 0..1. Lower is better. With two classes the confidence is that of

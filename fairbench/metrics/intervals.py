@@ -1,4 +1,4 @@
-"""95 % intervals (PROTOCOL.md, "Uncertainty").
+"""95 % intervals (docs/definitions.md, "Intervals").
 
 A rate carries Wilson's score interval; a boundary error, which is a difference of two rates on the same examples,
 Newcombe's paired score interval, which is built from Wilson's; the worst class, CAU and CRU_s a bootstrap that

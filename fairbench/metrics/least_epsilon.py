@@ -1,7 +1,8 @@
-"""Class means of the least epsilon, and CRU_eps (``sooksatra2022``, Definition 2; PROTOCOL.md). Lower CRU is better.
+"""Class means of the least epsilon, and CRU_eps (``sooksatra2022``, Definition 2; docs/definitions.md).
 
-An example that no radius breaks (censored) has a least epsilon above the largest one tried. It counts as that, so a
-mean with censored examples is a lower bound of the mean least epsilon; how many there are stands beside it.
+Lower CRU is better. An example that no radius breaks (censored) has a least epsilon above the largest one tried. It
+counts as that, so a mean with censored examples is a lower bound of the mean least epsilon; how many there are stands
+beside it.
 """
 
 from dataclasses import dataclass

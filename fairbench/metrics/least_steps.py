@@ -1,4 +1,4 @@
-"""Class means of the least PGD steps, the difficulty of a source class (``sun2023``, Figure 2; PROTOCOL.md).
+"""Class means of the least PGD steps, the difficulty of a source class (``sun2023``, Figure 2; docs/definitions.md).
 
 An example that withstands all steps (censored) would need more, or cannot be broken at all. It counts as the limit, as
 the largest radius does in a mean least epsilon: the restricted mean of survival analysis, a lower bound. The mean of

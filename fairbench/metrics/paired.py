@@ -1,7 +1,7 @@
 """Two models on the same examples: joint counts, and a bootstrap that resamples the examples of both at once.
 
 The same images are hard for both models, so the difference between the two is known better than their separate
-intervals say (PROTOCOL.md, "Uncertainty").
+intervals say (docs/definitions.md, "Intervals").
 """
 
 from collections.abc import Callable
@@ -167,6 +167,12 @@ def check_same_examples(a: Outcomes, b: Outcomes, attack: str) -> None:
             raise OutcomesError(f"the outcomes of {_name(outcomes)} have no {attack}.")
     images = {outcomes.manifest["dataset"].get("sha256") for outcomes in (a, b)} - {None}
     same = a.classes == b.classes and all(a.frame[c].equals(b.frame[c]) for c in ("index", "label"))
+    shapes = [outcomes.manifest["dataset"].get("shape") for outcomes in (a, b)]
+    if len(images) > 1 and same and shapes[0] != shapes[1]:
+        raise OutcomesError(
+            f"{_name(a)} and {_name(b)} were evaluated on images of another size ({shapes[0]} and {shapes[1]}); "
+            "nothing to compare."
+        )
     if len(images) > 1 or not same:
         raise OutcomesError(f"{_name(a)} and {_name(b)} were not evaluated on the same examples; nothing to compare.")
 

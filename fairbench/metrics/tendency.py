@@ -1,4 +1,6 @@
-"""Source- and target-class fairness (``sun2023``, Figure 2; PROTOCOL.md): what breaks into what, and how hard it is.
+"""Source- and target-class fairness (``sun2023``, Figure 2; docs/definitions.md).
+
+What breaks into what, and how hard it is.
 
 Row s of the confusion matrix holds the examples of true class s, column t those predicted as t under attack. The target
 of a wrong prediction is its column; its distribution over the classes is compared with the uniform one over all K

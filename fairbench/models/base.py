@@ -48,9 +48,9 @@ class Model:
     card: ModelCard | None = None
     notes: tuple[str, ...] = field(default=())
 
-    @cached_property
+    @property
     def sha256(self) -> str:
-        """Hash of the weights and buffers, normalisation included, whatever file they came from."""
+        """Hash of the weights and buffers as they are now, normalisation included, whatever file they came from."""
         return sha256_state(self.module.state_dict())
 
     @cached_property

@@ -139,18 +139,23 @@ class _Largest(torch.autograd.Function):
     """The largest of each window of two by two pixels; of equal ones the first, row by row, has the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def _of(x: Tensor) -> Tensor:
         count, channels, height, width = x.shape
         lines = x.view(count, channels, height // 2, 2, width)
         upper = torch.maximum(lines[:, :, :, 0], lines[:, :, :, 1])
-        out = torch.maximum(upper[..., ::2], upper[..., 1::2])
-        ctx.save_for_backward(x, out)
+        return torch.maximum(upper[..., ::2], upper[..., 1::2])
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)  # not what is returned, which the layer behind may write into
+        out = _Largest._of(x)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        x, out = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
+        out = _Largest._of(x)
         found, left = torch.empty_like(x), gradients[0].contiguous()
         for row in (0, 1):
             for column in (0, 1):
@@ -184,7 +189,8 @@ class _FastAdaptiveMaxPool2d(nn.AdaptiveMaxPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         size: Any = self.output_size
-        return x if tuple(x.shape[-2:]) == ((size, size) if isinstance(size, int) else size) else super().forward(x)
+        fits = tuple(x.shape[-2:]) == ((size, size) if isinstance(size, int) else size)
+        return x.clone() if fits else super().forward(x)  # the layer behind may write into it
 
 
 class _TanhFunction(torch.autograd.Function):

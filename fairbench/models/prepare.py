@@ -7,11 +7,14 @@ harness re-scores every proposal with it.
 """
 
 import copy
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from fairbench.errors import ModelError, first_line
+from fairbench.memory import is_out_of_memory
 from fairbench.models.bfloat16 import emulated, in_bfloat16
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
@@ -59,6 +62,16 @@ def prepare(module: nn.Module, probe: Tensor, precision: str = "fp32") -> Prepar
 
 
 def _prepared(plain: nn.Module, probe: Tensor) -> Prepared:
+    try:
+        return _checked(plain, probe)
+    except Exception as error:  # of the copy: the model itself has answered before
+        if is_out_of_memory(error):
+            raise
+        warning = f"the attack-ready copy fails ({first_line(error)}); the model itself is attacked."
+        return Prepared(plain, ("eval", "frozen"), warning)
+
+
+def _checked(plain: nn.Module, probe: Tensor) -> Prepared:
     copied = Folded(plain)
     folded = copied.module
     steps = ("eval", "frozen") + (("batch norm folded",) if copied.pairs else ())
@@ -89,8 +102,41 @@ def _half(plain: nn.Module, prepared: Prepared, probe: Tensor) -> Prepared:
 
 
 def frozen(module: nn.Module) -> nn.Module:
-    """Return a deep copy in ``eval()`` mode whose parameters take no gradient."""
-    return copy.deepcopy(module).eval().requires_grad_(False)
+    """Return a deep copy in ``eval()`` mode whose parameters take no gradient.
+
+    Raises
+    ------
+    ModelError
+        It cannot be copied.
+    """
+    try:
+        copied = copy.deepcopy(module)
+    except Exception as error:  # a module may hold anything
+        if is_out_of_memory(error):
+            raise
+        advice = ""
+        if "explicitly by the user" in str(error):  # torch's own: a weight computed from others
+            advice = " Use the weight_norm or spectral_norm of torch.nn.utils.parametrizations, or call evaluate() "
+            advice += "under torch.no_grad() on weights that were loaded anew."
+        raise ModelError(f"{type(module).__name__} cannot be copied: {first_line(error)}{advice}") from error
+    return copied.eval().requires_grad_(False)
+
+
+def gradient_kind(module: nn.Module, x: Tensor) -> list[str]:
+    """Say roughly how a module passes gradients back at (B, ...) inputs: which examples have one, and its size.
+
+    The size is to a factor of 16: rounding, which differs from machine to machine, does not show.
+    """
+    try:
+        gradient = _gradient(module, x[:_GRADIENT_PROBE])
+    except Exception:
+        return ["fails"]
+    if gradient is None:
+        return ["none"]
+    norms = gradient.flatten(1).norm(dim=1)
+    total = float(norms.norm())
+    size = f"16^{round(math.log2(total) / 4)}" if 0 < total < math.inf else str(total)
+    return [size, *("0" if norm == 0 else "some" for norm in norms.tolist())]
 
 
 def _same_gradient(plain: nn.Module, folded: nn.Module, probe: Tensor, layout: torch.memory_format) -> bool:

@@ -175,12 +175,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         It is missing or damaged, or a newer version of fairbench wrote it.
     """
     path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise OutcomesError(
             f"{folder} holds no outcomes (it has no {MANIFEST}): name what `fairbench evaluate --out` wrote."
-        ) from None
+        )
+    return read_manifest_file(path)
+
+
+def read_manifest_file(path: Path) -> dict[str, Any]:
+    """Read a manifest by its file.
+
+    Raises
+    ------
+    OutcomesError
+        It is damaged, or a newer version of fairbench wrote it.
+    """
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise OutcomesError(f"{path} cannot be read ({error}).") from error
     if not isinstance(manifest, dict):

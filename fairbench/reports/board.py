@@ -59,7 +59,7 @@ _NOTE = (
 def build(board: Path, pages: Path | None = None) -> list[Path]:
     """Write the tables, figures and pages of every board and return the tables' files and the first page.
 
-    The tables are replaced all or none, and so are the pages; a build that is killed leaves the old ones whole.
+    Tables and pages are replaced once both are written; a build that is killed leaves either whole.
 
     Parameters
     ----------
@@ -78,11 +78,10 @@ def build(board: Path, pages: Path | None = None) -> list[Path]:
     make_folder(pages.parent)
     with FileLock(board / ".build.lock"):
         found = boards(read_entries(board), SORT)
-        with _replacing(board / TABLES, board) as new:
-            _write_tables(found, new)
-        with _replacing(pages, board) as new:
+        with _replacing(board / TABLES, board) as new_tables, _replacing(pages, board) as new_pages:
+            _write_tables(found, new_tables)
             tables = {file_stem(one): as_csv(one) for one in found}
-            site.write_pages(found, read_searches(kept_folder(board)), tables, new)
+            site.write_pages(found, read_searches(kept_folder(board)), tables, new_pages)
     return [*sorted((board / TABLES).iterdir()), pages / site.INDEX]
 
 

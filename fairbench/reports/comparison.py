@@ -11,10 +11,10 @@ from tabulate import tabulate
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, replacing, user_path, write_json
 from fairbench.leaderboard.results import read_result, read_result_file, result_names
-from fairbench.metrics.comparison import Comparison
+from fairbench.metrics.comparison import Comparison, same_attack
 from fairbench.metrics.paired import Estimate
 from fairbench.outcomes import Outcomes
-from fairbench.outcomes.table import MANIFEST, read_table
+from fairbench.outcomes.table import MANIFEST, read_manifest_file, read_table
 from fairbench.registry import suggest
 from fairbench.reports.board_text import BF16
 from fairbench.reports.drawing import PLAIN
@@ -62,13 +62,7 @@ def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, s
 
 def _same_terms(a: Outcomes, b: Outcomes, attack: str) -> bool:
     """Whether two tables can be compared: the same examples, and the same attack, made for the model or for another."""
-    terms = [(_parameters(o, attack), o.manifest.get("transfer_from", {}).get("name")) for o in (a, b)]
-    return terms[0] == terms[1] and a.classes == b.classes and a.frame["index"].equals(b.frame["index"])
-
-
-def _parameters(outcomes: Outcomes, attack: str) -> dict[str, Any]:
-    """Return the parameters of an attack but its seed: another draw of the starts is the same attack."""
-    return {k: v for k, v in outcomes.manifest.get("attacks", {}).get(attack, {}).items() if k != "seed"}
+    return same_attack(a, b, attack) and a.classes == b.classes and a.frame["index"].equals(b.frame["index"])
 
 
 def _candidates(text: str) -> list[Outcomes]:
@@ -80,7 +74,7 @@ def _candidates(text: str) -> list[Outcomes]:
         if (path.parent / MANIFEST).is_file():
             return [Outcomes.read(path.parent)]
         if path.with_suffix(".json").is_file():
-            return [read_result_file(path.with_suffix(".json"))]
+            return [_beside(path)]
         read_table(path)  # says what is wrong with it, if that is it
         raise OutcomesError(f"{path}: beside the table is no {MANIFEST} that says what it is of.")
     names = result_names()
@@ -91,6 +85,16 @@ def _candidates(text: str) -> list[Outcomes]:
         models = sorted({name.partition(".")[0] for name in names})
         raise OutcomesError(f"no kept result, run folder or table '{text}'.{suggest(text, models)}")
     return [read_result(name) for name in sorted(own, key=_preference)]
+
+
+def _beside(table: Path) -> Outcomes:
+    """Read a table with the JSON file of its name: a kept result, or the manifest that the board's pages put there."""
+    path = table.with_suffix(".json")
+    try:
+        is_result = "table_sha256" in json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise OutcomesError(f"{path} cannot be read ({error}).") from error
+    return read_result_file(path) if is_result else Outcomes(read_table(table), read_manifest_file(path))
 
 
 def _preference(name: str) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairbench.errors import OutcomesError
 from fairbench.files import replacing
 
 if TYPE_CHECKING:
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
 
 PLAIN: dict[Any, Any] = {"text.parse_math": False}
 """Settings of every figure: a dollar sign in somebody's name of a model or a class starts no mathematics."""
+
+
+def require_png(path: Path) -> None:
+    """Raise unless the name of a figure's file ends in .png.
+
+    Raises
+    ------
+    OutcomesError
+        It does not.
+    """
+    if path.suffix.lower() != ".png":
+        raise OutcomesError(f"{path}: figures are written as PNG; give a name that ends in .png.")
 
 
 @contextmanager
@@ -34,8 +47,9 @@ def figure_file(
     Raises
     ------
     OutcomesError
-        The file cannot be written.
+        The file cannot be written, or its name does not end in .png.
     """
+    require_png(path)
     import matplotlib as mpl
     import seaborn as sns
     from matplotlib.figure import Figure

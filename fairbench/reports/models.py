@@ -2,13 +2,15 @@
 
 import csv
 import io
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
+from fairbench.errors import OutcomesError
 from fairbench.files import replacing, write_json
 from fairbench.metrics import AttackSummary, Summary
 from fairbench.reports.tables import cru_eps_text, epsilon_text, fraction, precision_text, rate
@@ -80,6 +82,31 @@ def as_csv(summaries: Mapping[str, Summary]) -> str:
 def to_dict(summaries: Mapping[str, Summary], failed: Mapping[str, str]) -> dict[str, Any]:
     """Return the document of each model, and why others have none, by the name each was asked for."""
     return {"models": {name: found.to_dict() for name, found in summaries.items()}, "failed": dict(failed)}
+
+
+def refuse_other_models(names: Collection[str], folder: Path) -> None:
+    """Raise if a folder holds a table of all of other models, or files of those names that are none.
+
+    Raises
+    ------
+    OutcomesError
+        It does; nothing was overwritten.
+    """
+    present = [f"{STEM}{suffix}" for suffix in (".md", ".csv", ".json") if (folder / f"{STEM}{suffix}").exists()]
+    if not present:
+        return
+    try:
+        document = json.loads((folder / f"{STEM}.json").read_text(encoding="utf-8"))
+        held = {*document["models"], *document["failed"]}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise OutcomesError(
+            f"{folder} already has {', '.join(present)}; nothing was overwritten. Choose another --out."
+        ) from None
+    if missing := sorted(held - set(names)):
+        raise OutcomesError(
+            f"{folder} holds the table of {', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''} too; "
+            "nothing was overwritten. Name them again, or choose another --out."
+        )
 
 
 def keep(summaries: Mapping[str, Summary], failed: Mapping[str, str], folder: Path) -> list[Path]:

@@ -165,7 +165,7 @@ class PaperTable:
         """Return all that stands below the rows: footnotes, notes, and which results are not there yet."""
         missing = list(dict.fromkeys(name for line in lines for name in line.missing))
         return [
-            *(f"* {line.footnote}" for line in lines if line.footnote),
+            *(f"* {footnote}" for footnote in dict.fromkeys(line.footnote for line in lines) if footnote),
             *self.notes(lines),
             *([f"Not measured yet: {', '.join(missing)}."] if missing else []),
         ]

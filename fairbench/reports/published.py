@@ -130,7 +130,7 @@ def _cells(result: str, folder: Path | None) -> dict[str, Cell]:
 
 
 def _footnote(names: tuple[str, ...], printed: Mapping[str, float]) -> str:
-    """Say where the printed averages do not add up; they are kept as printed (PROTOCOL.md)."""
+    """Say where the printed averages do not add up; they are kept as printed (docs/definitions.md)."""
     if not printed:
         return ""
     total = printed["avg_std"] + printed["avg_bndy"]

@@ -9,6 +9,7 @@ from tabulate import tabulate
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics import AttackSummary, summarize
+from fairbench.outcomes import Outcomes
 from fairbench.reports.figures import class_panels
 from fairbench.reports.models import average_cell, worst_cell
 from fairbench.reports.tables import fraction
@@ -35,8 +36,9 @@ _HEADER = (
 def zoo_table(dataset: str, folder: Path | None = None) -> str:
     """Return a Markdown table of the models with a result under PGD-20, least worst-class error first.
 
-    Errors in percent with 95 % intervals. Those of a sample come after those of the whole test split, and the column
-    "images" is there if there are any; AutoAttack's columns, where it was run on one, have their own.
+    Models measured on fewer classes than others are left out. Errors in percent with 95 % intervals. Those of a sample
+    come after those of the whole test split, and the column "images" is there if there are any; AutoAttack's columns,
+    where it was run on one, have their own.
 
     Raises
     ------
@@ -46,10 +48,8 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
     names = result_names(folder)
     rows: list[tuple[bool, float, list[str]]] = []
     strong_ones = 0
-    for model in sorted({name.partition(".")[0] for name in names}):
-        name = next((f"{model}.{kind}" for kind in _PGD if f"{model}.{kind}" in names), None)
-        if name is None or (outcomes := read_result(name, folder)).manifest["dataset"]["name"] != dataset:
-            continue
+    kept = _of_all_classes(dataset, names, folder)
+    for model, (name, outcomes) in kept.items():
         found = summarize(outcomes).attacks["pgd20"]
         stronger = next((model + kind for kind in _AUTOATTACK if model + kind in names), None)
         strong = None if stronger is None else summarize(read_result(stronger, folder)).attacks["autoattack"]
@@ -58,6 +58,17 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
     shown = [True, any(sample for sample, *_ in rows), *[True] * 6, *[strong_ones > 0] * 3]
     cells = [[*compress(row, shown)] for *_, row in sorted(rows)]
     return tabulate(cells, [*compress(_HEADER, shown)], tablefmt="github", disable_numparse=True) if rows else ""
+
+
+def _of_all_classes(dataset: str, names: Sequence[str], folder: Path | None) -> dict[str, tuple[str, Outcomes]]:
+    """Return each model's result under PGD-20; one on fewer classes than others is of an easier task, and left out."""
+    found = {}
+    for model in sorted({name.partition(".")[0] for name in names}):
+        name = next((f"{model}.{kind}" for kind in _PGD if f"{model}.{kind}" in names), None)
+        if name is not None and (outcomes := read_result(name, folder)).manifest["dataset"]["name"] == dataset:
+            found[model] = name, outcomes
+    most = max((len(outcomes.classes) for _, outcomes in found.values()), default=0)
+    return {model: (name, outcomes) for model, (name, outcomes) in found.items() if len(outcomes.classes) == most}
 
 
 def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -22,6 +23,13 @@ class ChosenWeights:
         """The running average of weights and statistics, once there is one."""
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
         """The least value, its epoch and its weights, where the best epoch is chosen."""
+
+    def load(
+        self, average: dict[str, Tensor] | None, best: tuple[float, int, dict[str, Tensor]] | None, device: torch.device
+    ) -> None:
+        """Take back what a run that is resumed had; the average goes where the network is."""
+        self.average = None if average is None else {key: value.to(device) for key, value in average.items()}
+        self.best = best
 
     def enter_average(self, decay: float) -> None:
         """Let the weights and statistics as they are now enter their exponential moving average."""

@@ -3,7 +3,7 @@
 Decoding image by image is what makes small-image training slow, so nothing is decoded: the whole set lies on the device
 as bytes. Order and augmentation come from a CPU generator that is seeded for each epoch, and are drawn for the global
 batch before it is cut into the parts of several processes, so neither a resume nor the number of processes changes
-them.
+them (but with FAT, whose jitter draws from the same generator, as often as examples of a process are attacked).
 """
 
 from collections.abc import Iterator

@@ -52,7 +52,8 @@ and the hashes of data and start when it begins, and with {"warning": text} when
 class Fitted:
     """A finished run: the module with the chosen weights, and what happened.
 
-    ``chosen_epoch`` is the epoch whose weights they are, None for a running average.
+    ``chosen_epoch`` is the epoch at whose end they were these, None for a running average over all epochs;
+    ``training_images`` counts examples once, however often the recipe repeats them.
     """
 
     module: nn.Module
@@ -177,6 +178,7 @@ class _Fit:
         if recipe.start is not None:  # a model trained again under the same name is another start
             self.start_sha256 = provenance.sha256_state((source or module).state_dict())
         training, held = split_validation(dataset, recipe.validation_per_class)
+        self.count = len(training)
         self.kind = dataset.kind
         self.space = PIXELS if dataset.features is None else UNBOUNDED
         self.data = TrainingData.of(training, self.fabric.device, layout)
@@ -214,6 +216,7 @@ class _Fit:
             rank=self.processes.rank,
             world=self.processes.count,
             mean=self.processes.mean,
+            seed=recipe.seed,
             space=self.space,
         )
         with self._methods_own("in setup"):
@@ -227,7 +230,6 @@ class _Fit:
         self.processes.let_writer(lambda: self.folder.claim(identity))
         first_epoch, spent = self._resume()
         self.history.open_board(first_epoch)
-        count = len(self.data)
         with self._methods_own("in training_set"):
             self.data = self.method.training_set(self.data)
             steps = len(self.data) // self.recipe.batch_size // self.recipe.schedule.epochs_per_pass
@@ -249,7 +251,7 @@ class _Fit:
         if not self.history.rows:
             raise RecipeError(f"the time budget of {self.budget:g} s was over before the first step; give it more.")
         self.history.close_board()
-        return self._fitted(count, is_over)
+        return self._fitted(is_over)
 
     def _beginning(self, first_epoch: int) -> str:
         """Return what a person waits for now."""
@@ -264,7 +266,7 @@ class _Fit:
             f"{self.folder.path}: {len(self.data)} {self.kind}, {held} more held out, {until} on {self.fabric.device}."
         )
 
-    def _fitted(self, count: int, is_whole: bool) -> Fitted:
+    def _fitted(self, is_whole: bool) -> Fitted:
         """Leave the chosen weights in the module, and say what happened."""
         warnings = self._warnings()
         for text in warnings:
@@ -277,7 +279,7 @@ class _Fit:
             self.module,
             self.history.rows,
             self.weights.epoch(self.history.rows[-1]["epoch"]),
-            count,
+            self.count,
             held,
             warnings,
             tuple(self.made_with),
@@ -316,6 +318,7 @@ class _Fit:
             self.report({"epoch": epoch, "progress": progress, "loss": total / count})
         if not count:
             return
+        self.processes.share_buffers(self.module)
         if not all(bool(torch.isfinite(weights).all()) for weights in self.module.parameters()):
             raise self._not_finite(f"a weight is NaN or infinite after epoch {epoch}")
         validate = self._validate_once()
@@ -455,14 +458,14 @@ class _Fit:
 
     def _resume(self) -> tuple[int, float]:
         """Load the last whole state; return the epoch that comes next and the seconds spent."""
-        state = self.folder.load(self.fabric.device)
+        state = self.folder.load()
         if state is None:
             return 0, 0.0
         try:
             self.module.load_state_dict(state["module"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.method.load_state(state["method"])
-            self.weights.average, self.weights.best = state["average"], state["best"]
+            self.weights.load(state["average"], state["best"], self.fabric.device)
             self.history.load_state(state)
             self.made_with = json.loads(state["made_with"])
             if not self.made_with:

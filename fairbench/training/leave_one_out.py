@@ -30,7 +30,6 @@ from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import Report
 from fairbench.training.leave_one_out_parts import any_part, read_parts, write_part
 from fairbench.training.leave_one_out_trainer import Trainer, memory_for_models
-from fairbench.training.method import method_class
 from fairbench.training.network import make_optimizer
 from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import STATE, RunFolder
@@ -138,7 +137,7 @@ def leave_one_out(
 
 def _check_recipe(recipe: Recipe, training: Dataset) -> None:
     """Refuse what would not be the same training for each model."""
-    if method_class(recipe.method).name not in METHODS:
+    if recipe.method not in METHODS:  # a class of one's own can inherit a name, and has a loss of its own
         raise RecipeError(
             f"--method {recipe.method}: leaving one sample out takes {', '.join(METHODS)}; the others weigh or choose "
             "the examples of a batch by one another."
@@ -147,6 +146,10 @@ def _check_recipe(recipe: Recipe, training: Dataset) -> None:
     for key, plain in usual.items():
         if (value := getattr(recipe, key)) != plain:
             raise RecipeError(f"{key} {value}: the leave-one-out ensemble trains without it; leave it out.")
+    if (parts := recipe.schedule.epochs_per_pass) != 1:
+        raise RecipeError(
+            f"schedule.epochs_per_pass {parts}: an epoch of the leave-one-out ensemble is a pass; leave it out."
+        )
     if recipe.batch_size < 2:
         raise RecipeError("batch size 1: without its sample a batch would be empty; give 2 or more.")
     if recipe.batch_size > len(training) and not recipe.balance:  # balanced there are more, and it is seen later
@@ -196,7 +199,7 @@ def _in_a_row(models: list[int]) -> list[int]:
 
 def _begun(folder: RunFolder, missing: list[int], chunk: int) -> int:
     """Return the size of the next chunk: that of the one that was interrupted, if there is one."""
-    state = folder.load(torch.device("cpu"))
+    state = folder.load()
     if state is None:
         return chunk
     models = state.get("models")
@@ -218,7 +221,7 @@ def _train_chunk(
     ensemble = trainer.ensemble(len(ours))
     optimizer = make_optimizer(ensemble, trainer.recipe.optimizer, fused=True)
     samples = torch.from_numpy(members[ours]).to(trainer.device)
-    state = folder.load(trainer.device)
+    state = folder.load()
     epoch, spent, begin = 0, 0.0, 0
     full = members[ours[0]] == _NOBODY
     if state is None and beginnings is not None and not full:

@@ -109,6 +109,7 @@ class Trainer:
             Context(
                 num_classes=training.num_classes,
                 space=self.space,
+                seed=self.recipe.seed,
                 device=self.device,
                 generator=self.generator,
                 attack_copy=frozen,

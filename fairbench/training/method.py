@@ -103,6 +103,8 @@ class Context:
     """Which process this is, of how many; each has an equal part of the global batch."""
     mean: Callable[[Tensor], Tensor] = lambda value: value
     """Returns the mean of a tensor over the processes, without its gradient."""
+    seed: int = 0
+    """The run's."""
     space: Space = PIXELS
     """What inputs may be: pixels in [0, 1], or features of any size."""
 
@@ -183,7 +185,10 @@ class Method:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
         for name in self.state_fields:
-            setattr(self, name, state[name])
+            value, own = state[name], getattr(self, name, None)
+            if isinstance(value, Tensor) and isinstance(own, Tensor):
+                value = value.to(own.device)  # where setup made it
+            setattr(self, name, value)
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, **options: Any) -> PGDResult:
         """Run the inner maximisation (:func:`~fairbench.attacks.pgd.pgd`) on the model as it is now, in eval mode."""
@@ -223,12 +228,14 @@ class Method:
                 f"method {cls.name} has no variant '{variant}'.{suggest(variant, known) or ' It has none.'}"
             )
         chosen = {**(cls.variants[variant] if variant else {}), **options}
+        _check_declared(cls)
         known_options = cls.options()
+        kinds = {f.name: float if f.type in (float, "float") else type(f.default) for f in fields(cls)}
         for key, value in chosen.items():
             if key not in known_options:
                 valid = ", ".join(known_options) or "none"
                 raise RecipeError(f"method {cls.name} has no option '{key}'; it has {valid}.")
-            chosen[key] = _typed(cls.name, key, value, known_options[key])
+            chosen[key] = _typed(cls.name, key, value, kinds[key], known_options[key])
         for f in fields(cls):
             if f.init:
                 _check_range(cls.name, f, chosen.get(f.name, f.default), pixels)
@@ -260,9 +267,19 @@ def method_class(name: str, option: str = "--method") -> type[Method]:
     return found
 
 
-def _typed(method: str, key: str, value: Any, default: Any) -> Any:
-    """Bring a value (text from the command line included) to the type of the default."""
-    kind = type(default)
+def _check_declared(cls: type[Method]) -> None:
+    """Refuse options that are declared in a class without ``@dataclass``: they would be no numbers."""
+    for own in cls.__mro__:
+        for key, value in vars(own).items():
+            if isinstance(value, Field):
+                raise RecipeError(
+                    f"method {cls.name}: the class {own.__name__} declares the option {key} and is no dataclass; "
+                    "write @dataclass above it."
+                )
+
+
+def _typed(method: str, key: str, value: Any, kind: type, default: Any) -> Any:
+    """Bring a value (text from the command line included) to the type of the option."""
     try:
         if kind is bool:
             return {"true": True, "false": False}[str(value).lower()]

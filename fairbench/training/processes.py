@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairbench.errors import FairbenchError
 
@@ -34,6 +34,14 @@ class Processes:
     def any(self, flag: bool) -> bool:
         """Whether it is so in any process; each has a clock of its own, and all must stop at the same step."""
         return bool(self.mean(torch.tensor(float(flag))) > 0)
+
+    def share_buffers(self, module: nn.Module) -> None:
+        """Give every process the first one's buffers: the statistics of batch norm, gathered from its part."""
+        if self.count == 1:
+            return
+        shared = self._fabric.broadcast({name: value.cpu() for name, value in module.named_buffers()})
+        for name, value in module.named_buffers():
+            value.copy_(shared[name])
 
     def let_writer(self, write: Callable[[], None]) -> None:
         """Let the first process write; where it cannot, all raise what it raised, and none waits for it."""

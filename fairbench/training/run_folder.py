@@ -117,8 +117,8 @@ class RunFolder:
         with replacing(self.path / STATE) as temporary:
             temporary.write_bytes(whole.getbuffer())
 
-    def load(self, device: torch.device) -> dict[str, Any] | None:
-        """Read the last whole state; None where there is none yet. Nothing in it is executed."""
+    def load(self) -> dict[str, Any] | None:
+        """Read the last whole state, on the CPU; None where there is none yet. Nothing in it is executed."""
         path = self.path / STATE
         if not path.exists():
             return None
@@ -126,7 +126,7 @@ class RunFolder:
             with zipfile.ZipFile(path) as archive:  # torch does not look at the checksums that it writes
                 if (damaged := archive.testzip()) is not None:
                     raise zipfile.BadZipFile(f"{damaged} is damaged")
-            return dict(torch.load(path, map_location=device, weights_only=True))
+            return dict(torch.load(path, map_location="cpu", weights_only=True))
         except Exception as error:  # damaged bytes make the reader raise anything
             raise self.unusable(error) from error
 

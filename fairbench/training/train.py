@@ -16,7 +16,7 @@ from fairbench import __version__, provenance
 from fairbench.datasets import Dataset, load_dataset
 from fairbench.errors import RecipeError
 from fairbench.files import replacing, user_path
-from fairbench.models.base import Model
+from fairbench.models.base import Model, Normalize
 from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
@@ -99,7 +99,7 @@ def train_epochs(
     """
     out, hardware = user_path(out), hardware or Hardware()
     method = build_method(recipe)
-    recipe = _typed(recipe, method)
+    recipe = _validated_at_own_radius(_typed(recipe, method), method)
     data = data.without_classes(recipe.drop_classes)
     torch.manual_seed(recipe.seed)
     module, size = new_module(recipe.architecture, data.num_classes, data.shape)
@@ -107,7 +107,7 @@ def train_epochs(
         data = data.resized(*size)
     if recipe.normalize:
         module = normalized(module, data)
-    source = _start(recipe, method, module, data)
+    source, unseen = _start(recipe, method, module, data)
     fitted = fit(
         recipe,
         data,
@@ -123,7 +123,7 @@ def train_epochs(
     if not (fitted.is_writer and fitted.is_whole):
         return fitted, Model(module, recipe.name, recipe.architecture, size, recipe.dataset)
     command = None if own_data else _command(recipe, hardware, time_budget, len(fitted.history))
-    _finish(recipe, method, fitted, data, out=out, command=command, time_budget=time_budget)
+    _finish(recipe, method, fitted, data, unseen, out=out, command=command, time_budget=time_budget)
     arch = recipe.architecture if is_own_code(recipe.architecture) else None
     return fitted, load_model(out.absolute(), arch=arch, shape=data.shape)
 
@@ -133,14 +133,26 @@ def _typed(recipe: Recipe, method: Method) -> Recipe:
     return recipe.model_copy(update={"options": {key: getattr(method, key) for key in recipe.options}})
 
 
-def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> nn.Module | None:
-    """Give the network the weights of the model the recipe starts from, or return that model where it stays beside."""
+def _validated_at_own_radius(recipe: Recipe, method: Method) -> Recipe:
+    """Return the recipe with the method's radius for held-out examples, where features have one and none was named."""
+    if not recipe.has_features or "validation_epsilon" in recipe.model_fields_set:
+        return recipe
+    epsilon = getattr(method, "epsilon", None)
+    return recipe if epsilon is None else recipe.model_copy(update={"validation_epsilon": float(epsilon)})
+
+
+def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> tuple[nn.Module | None, int | None]:
+    """Give the network the weights of the model the recipe starts from, or return that model where it stays beside.
+
+    Also return how many held-out images a class no model up to here was trained on; None where nobody knows.
+    """
     if recipe.start is None:
         if method.needs_start:
             raise RecipeError(f"method {method.name} starts from a trained model: name one with --from.")
-        return None
+        return None, recipe.validation_per_class
     start = _load_start(recipe.start, recipe.architecture, data)
-    _check_held_out(recipe, method, start)
+    unseen = _unseen(recipe, start)
+    _check_held_out(recipe, method, unseen)
     if not method.trains_start:
         if start.card is not None and start.card.num_classes != data.num_classes:
             raise RecipeError(f"--from {recipe.start} has {start.card.num_classes} classes, not {data.num_classes}.")
@@ -149,30 +161,44 @@ def _start(recipe: Recipe, method: Method, module: nn.Module, data: Dataset) -> 
                 f"--from {recipe.start} takes images of {start.input_size}, but {recipe.architecture} is trained on "
                 f"{data.shape[1:]}; start from a model of that size."
             )
-        return start.module
+        return start.module, recipe.validation_per_class  # a new network has seen nothing
     try:
         module.load_state_dict(start.module.state_dict())
     except RuntimeError as error:
+        brings = isinstance(start.module, nn.Sequential) and isinstance(start.module[0], Normalize)
+        if brings != recipe.normalize:
+            has, to = ("no normalisation", "false") if recipe.normalize else ("a normalisation of its own", "true")
+            raise RecipeError(f"--from {recipe.start} has {has}: pass --set normalize={to}.") from error
         raise RecipeError(
             f"--from {recipe.start}: it is a {start.architecture}, and its weights do not fit {recipe.architecture} "
             f"with {data.num_classes} classes."
         ) from error
-    return None
+    return None, unseen
 
 
-def _check_held_out(recipe: Recipe, method: Method, start: Model) -> None:
-    """Refuse to adapt to, or choose by, held-out images that the start was trained on: those are the last of a class.
+def _unseen(recipe: Recipe, start: Model) -> int | None:
+    """Return how many held-out images a class neither the start nor what it came from was trained on, if it is known.
+
+    Each model holds out the last of a class, so the least number of them counts.
+    """
+    if start.card is not None and start.card.dataset != recipe.dataset:
+        return recipe.validation_per_class
+    made_by = {} if start.card is None else (start.card.training or {})
+    kept = made_by.get("unseen_per_class", made_by.get("recipe", {}).get("validation_per_class"))
+    return min(kept, recipe.validation_per_class) if isinstance(kept, int) else None
+
+
+def _check_held_out(recipe: Recipe, method: Method, unseen: int | None) -> None:
+    """Refuse to adapt to, or choose by, held-out images that the start was trained on.
 
     ``xu2021`` keeps them out of training; what a model has seen it resists more often.
     """
-    made_by = {} if start.card is None or start.card.dataset != recipe.dataset else (start.card.training or {})
-    kept = made_by.get("recipe", {}).get("validation_per_class")
     adapts = method.needs_validation or recipe.select != "last"
-    if adapts and isinstance(kept, int) and recipe.validation_per_class > kept:
+    if adapts and unseen is not None and recipe.validation_per_class > unseen:
         raise RecipeError(
-            f"validation_per_class {recipe.validation_per_class}: {recipe.start} was trained on some of these images, "
-            f"as it held out {kept} a class, and this run would adapt to them; hold out as many, or train the start "
-            "anew."
+            f"validation_per_class {recipe.validation_per_class}: {recipe.start}, or a model it came from, was trained "
+            f"on some of these images, as it held out {unseen} a class, and this run would adapt to them; hold out as "
+            "many, or train the start anew."
         )
 
 
@@ -193,6 +219,7 @@ def _finish(
     method: Method,
     fitted: Fitted,
     data: Dataset,
+    unseen: int | None,
     *,
     out: Path,
     command: str | None,
@@ -216,7 +243,7 @@ def _finish(
         "weights": {"file": WEIGHTS_FILE, "sha256": provenance.sha256_file(out / WEIGHTS_FILE)},
         **normalization,
         "threat_model": {"norm": "Linf" if epsilon else "none", "epsilon": epsilon},
-        "training": _training_facts(recipe, method, fitted, data, command=command, time_budget=time_budget),
+        "training": _training_facts(recipe, method, fitted, data, unseen, command=command, time_budget=time_budget),
         "provenance": f"trained by fairbench {__version__} with the recipe above",
         "licence": "not stated",
     }
@@ -233,6 +260,7 @@ def _training_facts(
     method: Method,
     fitted: Fitted,
     data: Dataset,
+    unseen: int | None,
     *,
     command: str | None,
     time_budget: float | None,
@@ -244,6 +272,7 @@ def _training_facts(
         "options": {f.name: getattr(method, f.name) for f in fields(method) if f.init},
         "training_images": fitted.training_images,
         "validation_images": fitted.validation_images,
+        **({} if recipe.start is None else {"unseen_per_class": unseen}),
         "data_sha256": data.sha256,
         **({} if fitted.start_sha256 is None else {"start_sha256": fitted.start_sha256}),
         "epochs": len(fitted.history),

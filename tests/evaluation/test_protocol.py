@@ -1,4 +1,4 @@
-"""Protocols: the named ones are those of PROTOCOL.md; bad values are one clear line."""
+"""Protocols: the named ones are those of docs/definitions.md; bad values are one clear line."""
 
 import pytest
 

@@ -20,7 +20,7 @@ from fairbench import summarize
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.card import card_of
 from fairbench.leaderboard.check import check_submission
-from fairbench.leaderboard.checked import Rules, Truth, require_accepted
+from fairbench.leaderboard.checked import Latest, Rules, Truth, require_accepted
 from fairbench.leaderboard.submission import LIMITS, pack
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.identity import run_identity
@@ -239,7 +239,7 @@ def test_a_summary_is_held_to_the_table(whole, rules):
 
 
 def test_a_name_that_is_taken_and_a_correction(whole, rules):
-    held = replace(rules, taken={"mine": 2})
+    held = replace(rules, taken={"mine": Latest(2)})
     assert_refused(check_submission(whole(), held).problems, "the name mine is taken")
     assert_refused(check_submission(whole(replaces="mine.1"), held).problems, "its latest version is mine.2")
     assert check_submission(whole(replaces="mine.2"), held).problems == []

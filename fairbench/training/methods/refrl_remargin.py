@@ -4,6 +4,7 @@ In the public code the shuffled mixed batch is scored against the labels of the 
 trains towards wrong labels. The default has the right labels; the variant ``as_published`` has theirs.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairbench.attacks.base import PIXELS
 from fairbench.training.method import Context, option
 from fairbench.training.methods.refrl_held_out import RefrlHeldOut, violation_weights
 
@@ -55,8 +57,9 @@ class RefrlRemargin(RefrlHeldOut):
         return weighted + F.cross_entropy(model(mixed), labels)
 
     def adapt(self) -> None:
-        """Set ``radius_c = epsilon exp(alpha (bndy_c - tau))``, at most 1, by the errors of the window."""
+        """Set ``radius_c = epsilon exp(alpha (bndy_c - tau))``, of pixels at most 1, by the errors of the window."""
         (wrong, changed), (std, _) = self.recent.shares(), self.recent.averages()
         self.natural_weights = violation_weights(wrong, std, self.tolerance, self.alpha_natural)
         excess = torch.nan_to_num(changed - self.tolerance, nan=0.0)
-        self.radii = (self.epsilon * torch.exp(self.alpha_radius * excess)).clamp(max=1.0).float()
+        largest = 1.0 if self.context.space is PIXELS else math.inf
+        self.radii = (self.epsilon * torch.exp(self.alpha_radius * excess)).clamp(max=largest).float()

@@ -35,7 +35,7 @@ class StaticAugmentation(Method):
         source = self.context.source
         if source is None:
             raise TypeError("static_augmentation needs the model that its examples are made for")
-        self.context.generator.manual_seed(0)  # a resumed run makes the same images
+        self.context.generator.manual_seed(self.context.seed)  # a resumed run makes the same images
         space = self.context.space
         clean, adversarial = [], []
         for start in range(0, len(data), _BATCH):
