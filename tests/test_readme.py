@@ -42,3 +42,9 @@ def test_every_link_leads_somewhere():
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("http")]
     assert links
     assert not [link for link in links if not (ROOT / link).exists()]
+
+
+def test_ci_finds_the_test_command():
+    pattern = "pip install .* pytest .*"
+    assert rf"s/^    \({pattern}\)$/" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert len(re.findall(rf"^    {pattern}$", README, flags=re.MULTILINE)) == 1

@@ -133,3 +133,15 @@ def test_a_feature_that_may_not_change_has_no_gradient_and_no_rounding() -> None
     moved = z.grad[:, 0, :3, :3].flatten(1)
     assert torch.allclose(moved[:, :7], 2 * EPSILON * FIXED.free.float().expand(3, 7), atol=1e-4)
     assert int((z.grad != 0).sum()) == 3 * int(FIXED.free.sum())
+
+
+def test_corners_of_a_ball_lie_in_the_range_and_keep_their_gradient():
+    low, high = torch.linspace(-3.577, -0.1, 50), torch.linspace(2.305, 9.7, 50)
+    x = torch.rand(64, 50, generator=torch.Generator().manual_seed(0)) * (high - low) + low
+    ball = UnitBall(ThreatModel(10.0, space=Space(low, high)), x)
+    corners = torch.ones_like(ball.centre).requires_grad_()
+    for z in (corners, torch.zeros_like(corners)):
+        found = ball.inputs(z)
+        assert bool(((found >= low) & (found <= high)).all())
+    ball.inputs(corners).sum().backward()
+    assert int((corners.grad[:, 0, :-1, :-1].flatten(1)[:, :50] > 0).sum()) == 64 * 50

@@ -353,3 +353,46 @@ def test_a_model_that_brings_its_normalisation_takes_no_other_and_no_data_are_lo
 @pytest.mark.parametrize("options", [[], ["--mean", "0.5", "--std", "0.5"]])
 def test_an_unknown_model_is_unknown_whatever_else_is_asked(options: list[str], cli: Cli) -> None:
     assert_refused(cli("evaluate", "--model", "no_such_model", *options), "unknown model 'no_such_model'")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["table", "--format", "latex"], "name it"),
+        (["table", "--dataset", "cifar10"], "name it"),
+        (["figure", "--dataset", "cifar10"], "name it"),
+        (["figure", "--out", "a.png"], "name it"),
+        (
+            ["models", "results", "--dataset", "adult", "--figure", "a.png", "--model", "x"],
+            "--dataset is for the table",
+        ),
+        (["models", "results", "--figure", "a.svg", "--model", "bat_lenet5_fashion_mnist"], "ends in .png"),
+        (["evaluate", "--model", "x", "--json", "--format", "csv"], "--json and --format csv: give one"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(cli, tmp_path, monkeypatch, command, message):
+    monkeypatch.chdir(tmp_path)
+    ran = cli(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+HOME_COMMANDS = [
+    ["evaluate", "--model", "nosuch", "--out", "~/new"],
+    ["curve", "--model", "nosuch", "--out", "~/new"],
+    ["tendency", "--model", "nosuch", "--out", "~/new"],
+    ["eou", "--model", "nosuch", "--attribute", "sex", "--out", "~/new"],
+    ["submit", "--model", "nosuch", "--name", "Mine", "--contact", "me", "--out", "~/new"],
+]
+
+
+@pytest.mark.parametrize("command", HOME_COMMANDS, ids=lambda command: command[0])
+def test_a_folder_at_home_is_meant_and_one_made_for_nothing_goes(cli, tmp_path, monkeypatch, command):
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(home))
+    assert cli(*command).code == 2
+    assert (list(home.iterdir()), list(here.iterdir())) == ([], [])

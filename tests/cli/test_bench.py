@@ -90,3 +90,11 @@ def test_bad_input_is_one_line(cli, arguments, message):
 )
 def test_a_duration_in_its_unit(seconds, text):
     assert duration(seconds) == text
+
+
+def test_shares_are_of_the_kept_result_with_the_most_examples():
+    from fairbench import load_model
+    from fairbench.cli.bench import _survivors
+
+    found = _survivors(load_model("bat_lenet5_fashion_mnist"), None)
+    assert found.source == "the kept result bat_lenet5_fashion_mnist.leaderboard, 10000 examples"

@@ -109,3 +109,30 @@ def test_classes_that_tie_for_the_worst_are_counted(cli: Cli) -> None:
 def test_more_examples_come_before_the_stronger_attack(cli: Cli) -> None:
     names = [f"{method}_lenet5_fashion_mnist" for method in ("cfa", "dafa")]
     assert "pgd20 at 8/255, 10,000 examples" in cli("compare", *names).out
+
+
+def test_tables_are_named_so_that_they_are_told_apart(cli: Cli, tmp_path: Any) -> None:
+    folder = results_folder()
+    found = json.loads(cli("compare", folder / f"{A}.standard.parquet", folder / f"{B}.standard.parquet", "--json").out)
+    assert (found["a"], found["b"]) == (f"{A}.standard", f"{B}.standard")
+    runs = [read_result(f"{name}.standard").write(tmp_path / name / "run") for name in (A, B)]
+    found = json.loads(cli("compare", *runs, "--json").out)
+    assert (found["a"], found["b"]) == (f"{A}/run", f"{B}/run")
+    tables = [run / "outcomes.parquet" for run in runs]
+    found = json.loads(cli("compare", *tables, "--json").out)
+    assert (found["a"], found["b"]) == (f"{A}/run", f"{B}/run")
+
+
+def test_a_table_beside_its_manifest_as_the_boards_pages_have_them(cli: Cli, tmp_path: Any) -> None:
+    for name in (A, B):
+        run = read_result(f"{name}.standard").write(tmp_path / "run")
+        (run / "outcomes.parquet").rename(tmp_path / f"{name}.parquet")
+        (run / "manifest.json").rename(tmp_path / f"{name}.json")
+    ran = cli("compare", tmp_path / f"{A}.parquet", tmp_path / f"{B}.parquet", "--json")
+    assert ran.code == 0, ran.err
+    expected = json.loads(cli("compare", f"{A}.standard", f"{B}.standard", "--json").out)
+    assert json.loads(ran.out)["classes"] == expected["classes"]
+    (tmp_path / f"{A}.json").write_text("{")
+    ran = cli("compare", tmp_path / f"{A}.parquet", tmp_path / f"{B}.parquet")
+    assert ran.code == 2
+    assert f"{A}.json cannot be read" in ran.err

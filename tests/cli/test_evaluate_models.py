@@ -124,3 +124,19 @@ def test_patterns_stand_for_models_each_once_and_in_order(tmp_path, monkeypatch)
     }
     with pytest.raises(ModelError, match="adult, cifar10, fashion_mnist"):
         matching(["zoo:svhn/*"])
+
+
+def test_the_table_of_other_models_is_not_overwritten(cli, checkpoint, other_checkpoint, tmp_path):
+    assert cli("evaluate", "--models", checkpoint, *OPTIONS, "--out", tmp_path / "out").code == 0
+    before = (tmp_path / "out" / "models.csv").read_bytes()
+    ran = cli("evaluate", "--models", other_checkpoint, *OPTIONS, "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert "holds the table of one too; nothing was overwritten" in ran.err
+    assert (tmp_path / "out" / "models.csv").read_bytes() == before
+    assert cli(*both(checkpoint, other_checkpoint), "--out", tmp_path / "out").code == 0
+    assert len((tmp_path / "out" / "models.csv").read_text().splitlines()) == 3
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "models.csv").write_text("mine")
+    ran = cli("evaluate", "--models", checkpoint, *OPTIONS, "--out", tmp_path / "mine")
+    assert (ran.code, (tmp_path / "mine" / "models.csv").read_text()) == (2, "mine")
+    assert "already has models.csv" in ran.err

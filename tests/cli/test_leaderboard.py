@@ -87,8 +87,10 @@ def test_other_weights_are_rejected(cli: Cli, packed: Path, other_checkpoint: Pa
     card = (packed / "card.yaml").read_text()
     (packed / "card.yaml").write_text(card.replace(before, sha256_file(packed / "weights.safetensors")))
     ran = cli("leaderboard", "verify", packed)
-    assert ran.code == 2
-    assert "its weights are not the ones that my_method was evaluated with" in ran.err
+    assert (ran.code, ran.err) == (1, "")
+    assert "is rejected: its weights are not the ones that my_method was evaluated with" in ran.out
+    ran = cli("leaderboard", "verify", packed, "--json")
+    assert (ran.code, json.loads(ran.out)["verdict"]) == (1, "rejected")
 
 
 def test_a_correction_can_be_verified_and_a_seed_that_is_none_is_refused(cli: Cli, packed: Path) -> None:

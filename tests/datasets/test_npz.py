@@ -204,3 +204,10 @@ def test_reading_warns_of_nothing(tmp_path: Path) -> None:
         warnings.simplefilter("always")
         load_dataset(path)
     assert caught == []
+
+
+def test_positions_in_the_test_split_are_not_those_of_the_training_images(tmp_path: Path) -> None:
+    arrays = {"x_train": images(1), "y_train": LABELS, "x_test": images(1)[:4], "y_test": LABELS[:4]}
+    path = save(tmp_path / "both.npz", **arrays, index=np.array([7, 5, 3, 1]))
+    assert load_dataset(str(path), "train").index.tolist() == list(range(6))
+    assert load_dataset(str(path), "test").index.tolist() == [7, 5, 3, 1]

@@ -98,3 +98,11 @@ def test_fractions_are_read(text, value):
 def test_what_is_no_number_is_refused(text):
     with pytest.raises(ProtocolError, match="--epsilon"):
         parse_fraction(text, "--epsilon")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "step"), [(0.01, 0.0025), (8 / 255, 2 / 255), (16 / 255, 2 / 255), (20 / 255, 2.5 / 255), (0.3, 0.0375)]
+)
+def test_the_step_is_large_enough_to_cross_the_ball(epsilon, step):
+    assert Protocol.named("standard", epsilon=epsilon).pgd_step == pytest.approx(step, rel=1e-12)
+    assert 20 * step >= 2 * epsilon

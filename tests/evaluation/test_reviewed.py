@@ -7,10 +7,14 @@ import torch
 from torch import nn
 
 from fairbench import Outcomes, Protocol, evaluate, load_dataset, load_model, summarize
-from fairbench.errors import FairbenchError, OutcomesError, ProtocolError
+from fairbench.datasets import Dataset
+from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError
 from fairbench.evaluation import diagnostics
+from fairbench.evaluation.device import exact
 from fairbench.evaluation.protocol import parse_fraction
+from fairbench.evaluation.runner import identify
 from fairbench.models.architectures import ARCHITECTURES
+from fairbench.models.base import as_model
 from fairbench.models.folding import Folded
 
 STANDARD = Protocol.named("standard", steps=2)
@@ -191,3 +195,105 @@ def test_an_absurd_number_does_not_hang(text):
 def test_a_number_of_steps_has_one_spelling(attack):
     with pytest.raises(ProtocolError):
         Protocol.named("quick", attacks=(attack,))
+
+
+class FarApart(nn.Module):
+    """Two classes that change places where every pixel has moved by 0.29 in its direction."""
+
+    def forward(self, x):
+        score = x.flatten(1).mean(1) - 0.5
+        return torch.stack((-score, score), 1)
+
+
+def test_pgd_reaches_the_border_of_a_large_ball():
+    inputs = np.full((40, 1, 4, 4), 0.5 + 0.29, dtype=np.float32)
+    inputs[::2] = 0.5 - 0.29
+    data = Dataset("far", inputs, np.arange(40) % 2, ("low", "high"))
+    found = summarize(evaluate(FarApart(), data, Protocol.named("standard", epsilon=0.3))).attacks["pgd20"]
+    assert (found.avg_std, found.avg_rob) == (0.0, 100.0)
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds to tenths, and passes the gradient on or not."""
+
+    passes = False
+
+    @staticmethod
+    def forward(ctx, x):
+        return (10 * x).round() / 10
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return gradients[0] if Rounded.passes else torch.zeros_like(gradients[0])
+
+
+class Coarse(nn.Module):
+    """What its logits are does not depend on what :class:`Rounded` passes back."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = linear()
+
+    def forward(self, x):
+        return self.inner(Rounded.apply(x))
+
+
+def test_a_change_of_gradients_alone_is_another_run(digits, monkeypatch):
+    model, chosen = Coarse(), Protocol.named("standard", epsilon=0.1, steps=3)
+    masked = evaluate(model, digits, chosen)
+    assert evaluate(model, digits, chosen).manifest["run"] == masked.manifest["run"]
+    monkeypatch.setattr(Rounded, "passes", True)
+    straight_through = evaluate(model, digits, chosen)
+    assert straight_through.manifest["run"] != masked.manifest["run"]
+    before, after = (summarize(found).attacks["pgd3"].avg_rob for found in (masked, straight_through))
+    assert after > before
+
+
+def test_a_model_that_was_trained_on_is_another_run_also_as_a_source(digits):
+    model, source = as_model(linear(), "target"), as_model(linear(), "source")
+    chosen = Protocol.named("standard", steps=2)
+    asked = {"transfer_from": source}
+    before, alone = identify(model, digits, chosen, **asked), identify(source, digits, chosen)
+    hashed = source.sha256
+    with torch.no_grad():
+        source.module[1].weight.neg_()
+    assert source.sha256 != hashed
+    assert identify(model, digits, chosen, **asked) != before
+    assert identify(source, digits, chosen) != alone
+
+
+def test_what_a_source_says_counts_where_no_look_at_its_code_tells(digits):
+    model, chosen = as_model(linear(), "target"), Protocol.named("standard", steps=2)
+    runs = {identify(model, digits, chosen, transfer_from=Shifted("list", shift)) for shift in (0.0, 3.0)}
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("attack", ["least-steps", "least-epsilon"])
+def test_a_search_of_a_model_is_not_transferred(digits, attack):
+    with pytest.raises(ProtocolError, match=f"{attack} searches the model itself"):
+        evaluate(linear(), digits, Protocol.named("standard", attacks=(attack,)), transfer_from=linear())
+
+
+def test_a_layer_that_computes_its_weight_anew_cannot_be_copied_and_it_is_said(digits):
+    with pytest.warns(FutureWarning):
+        model = nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(64, 10)))
+    with pytest.raises(ModelError, match=r"Sequential cannot be copied: .*torch\.nn\.utils\.parametrizations"):
+        evaluate(model, digits, STANDARD)
+
+
+def test_matrices_are_multiplied_in_float32_proper_whatever_the_caller_has_set():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with exact():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_writing_into_what_a_pooling_layer_returns_is_allowed(digits):
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(1, 8, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(128, 10))
+    found = evaluate(nn.Sequential(*layers), digits, STANDARD)
+    assert found.manifest["warnings"] == [w for w in found.manifest["warnings"] if "copy" not in w]

@@ -16,7 +16,7 @@ from fairbench import files
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.board import add_submission, place_on, read_submission, taken, versions
 from fairbench.leaderboard.check import check_submission
-from fairbench.leaderboard.checked import Rules
+from fairbench.leaderboard.checked import Latest, Rules
 from fairbench.leaderboard.ranking import SORT, boards, read_entries
 from fairbench.reports.board import TABLES, _write_tables, build
 
@@ -36,7 +36,7 @@ def test_a_submission_lies_on_the_board_as_it_was(whole, tmp_path):
     assert content(place) == content(folder)
     card, outcomes = read_submission(place)
     assert (card.name, len(outcomes)) == ("mine", 60)
-    assert taken(tmp_path / "board") == {"mine": 1}
+    assert taken(tmp_path / "board") == {"mine": Latest(1, "toy", "leaderboard")}
     assert taken(tmp_path / "board", besides=place_on(tmp_path / "board", place)) == {}, (
         "a check of the board's own folder"
     )
@@ -291,3 +291,19 @@ def test_the_committed_tables_are_what_the_results_give(tmp_path):
     for made in (*tmp_path.glob("*.md"), *tmp_path.glob("*.csv")):
         assert made.read_bytes() == (kept / TABLES / made.name).read_bytes(), "run `fairbench leaderboard build`"
     assert {p.name for p in tmp_path.iterdir()} == {p.name for p in (kept / TABLES).iterdir()}
+
+
+def test_pages_that_cannot_be_written_leave_the_tables_too(whole, tmp_path, monkeypatch):
+    board = tmp_path / "board"
+    (board / "results").mkdir(parents=True)
+    build(board)
+    before = content(board / TABLES)
+    add(whole(), board)
+
+    def full(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fairbench.reports.site.write_pages", full)
+    with pytest.raises(OutcomesError, match="No space left"):
+        build(board)
+    assert content(board / TABLES) == before

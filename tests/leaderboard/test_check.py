@@ -537,3 +537,21 @@ def test_weights_that_are_known_are_named_and_no_fault(whole, rules, sha256):
     checked = check_submission(whole(), replace(rules, known_weights={sha256: "bat", "0" * 64: "another"}))
     assert checked.accepted
     assert checked.notes == ["weights: they are those of bat, which fairbench has measured already"]
+
+
+@pytest.mark.parametrize(
+    ("latest", "message"),
+    [
+        (Latest(1, "other", "leaderboard"), "the name mine is taken, by an entry on other; choose another"),
+        (Latest(1, "toy", "leaderboard"), "mine.1 was measured under protocol leaderboard; a correction of it is, too"),
+    ],
+)
+def test_a_correction_stays_on_its_board_and_is_no_weaker(whole, rules, latest, message):
+    held = replace(rules, taken={"mine": latest})
+    assert_refused(check_submission(whole(protocol="standard", replaces="mine.1"), held).problems, message)
+
+
+@pytest.mark.parametrize("before", ["standard", "leaderboard"])
+def test_a_correction_may_be_under_a_stronger_protocol(whole, rules, before):
+    held = replace(rules, taken={"mine": Latest(1, "toy", before)})
+    assert check_submission(whole(replaces="mine.1"), held).problems == []

@@ -98,3 +98,25 @@ def test_other_examples_are_refused():
 def test_holm_steps_down():
     assert holm(np.array([0.02, 0.01, 0.5, 0.9])).tolist() == pytest.approx([0.06, 0.04, 1.0, 1.0])
     assert holm(np.array([])).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"attacks": {"pgd20": {"epsilon": 4 / 255}}}, {"transfer_from": {"name": "source"}}],
+    ids=["radius", "source"],
+)
+def test_attacks_that_only_share_a_name_are_not_compared(other):
+    attacks = {"pgd20": {"epsilon": 8 / 255, "seed": 0}}
+    a, b = outcomes([0], [0, 1], attacks=attacks), outcomes([0], [0, 1], **{"attacks": attacks} | other)
+    with pytest.raises(OutcomesError, match="pgd20 has other parameters, or was made for another model"):
+        compare(a, b, "pgd20")
+    again = {"pgd20": {"epsilon": 8 / 255, "seed": 1}}
+    assert compare(a, outcomes([0], [0, 1], attacks=again), "pgd20").epsilon == 8 / 255
+
+
+def test_images_of_another_size_are_told_apart_from_other_images():
+    a, b = outcomes([0], [0]), outcomes([0], [0])
+    a.manifest["dataset"] |= {"sha256": "a", "shape": [1, 28, 28]}
+    b.manifest["dataset"] |= {"sha256": "b", "shape": [1, 32, 32]}
+    with pytest.raises(OutcomesError, match="images of another size"):
+        compare(a, b, "pgd20")

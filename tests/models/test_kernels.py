@@ -133,3 +133,16 @@ def test_of_equal_pixels_the_first_has_the_gradient_as_in_torch(memory: torch.me
     found, expected = (value_and_gradient(module, x) for module in (fast(nn.MaxPool2d(2)), nn.MaxPool2d(2)))
     assert torch.equal(found[0], expected[0])
     assert torch.equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("pooling", [nn.MaxPool2d(2), nn.AvgPool2d(2), nn.AdaptiveMaxPool2d(8)], ids=repr)
+def test_the_layer_behind_a_pooling_may_write_into_what_it_returns(pooling):
+    x = torch.randn(3, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+    found, expected = x.clone().requires_grad_(), x.clone().requires_grad_()
+    fast = nn.Sequential(copy.deepcopy(pooling), nn.ReLU(inplace=True))
+    use_fast_kernels(fast)
+    before = found.detach().clone()
+    fast(found * 1).square().sum().backward()
+    nn.Sequential(pooling, nn.ReLU())(expected).square().sum().backward()
+    torch.testing.assert_close(found.grad, expected.grad)
+    assert torch.equal(found.detach(), before)

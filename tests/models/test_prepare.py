@@ -264,3 +264,29 @@ def test_a_copy_that_disagrees_is_not_used_and_a_warning_says_so() -> None:
     assert prepared.steps == ("eval", "frozen")
     assert torch.equal(prepared.module(PROBE), module(PROBE))
     assert not any(parameter.requires_grad for parameter in prepared.module.parameters())
+
+
+class FailsTraced(nn.Module):
+    """Answers as it is; a copy of it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Conv2d(3, 5, 3)
+        self.copies = 0
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "FailsTraced":
+        made = FailsTraced()
+        made.copies = self.copies + 1
+        return made
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.copies > 1:
+            raise ValueError("not this one")
+        return self.inner(x).mean((2, 3))
+
+
+def test_a_copy_that_fails_leaves_the_model_to_be_attacked():
+    prepared = prepare(FailsTraced(), torch.rand(4, 3, 8, 8))
+    assert prepared.steps == ("eval", "frozen")
+    assert "the attack-ready copy fails (" in str(prepared.warning)
+    assert prepared.module(torch.rand(2, 3, 8, 8)).shape == (2, 5)

@@ -117,3 +117,13 @@ def test_cifar10_models_meet_the_bounds_of_a_short_training():
         kept = [result for result in result_names() if result in (f"{name}.standard", f"{name}.quick")]
         found = summarize(read_result(max(kept))).attacks["pgd20"]
         assert (found.avg_std < 32, found.avg_rob < 65) == (True, True), name
+
+
+def test_what_was_measured_on_fewer_classes_is_no_rival(tmp_path):
+    write_result(read_result("standard_lenet5_fashion_mnist.standard"), tmp_path)
+    whole = read_result("bat_lenet5_fashion_mnist.standard")
+    frame = whole.frame[(whole.frame["label"] < 6) & (whole.frame["clean_pred"] < 6) & (whole.frame["pgd20_pred"] < 6)]
+    dataset = whole.manifest["dataset"] | {"classes": list(whole.classes)[:6]}
+    write_result(Outcomes(frame.reset_index(drop=True), whole.manifest | {"dataset": dataset}), tmp_path)
+    assert "standard_lenet5" in zoo_table("fashion_mnist", tmp_path)
+    assert "bat_lenet5" not in zoo_table("fashion_mnist", tmp_path)

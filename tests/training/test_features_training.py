@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from fairbench.attacks.base import PIXELS, UNBOUNDED
 from fairbench.datasets import load_dataset
 from fairbench.errors import FairbenchError, RecipeError
 from fairbench.models import load_model
 from fairbench.training import train
+from fairbench.training.method import Context
+from fairbench.training.methods.refrl_remargin import RefrlRemargin
 from fairbench.training.recipe import Recipe, load_recipe, parse_recipe
 
 PLAIN = {
@@ -55,9 +58,11 @@ def test_methods_take_radii_on_the_raw_scale(small_adult, tmp_path, method):
 
 def test_balanced_classes_are_equally_many(small_adult, tmp_path):
     data = load_dataset("adult", "train", data_dir=small_adult)
-    counts = np.bincount(data.labels)
-    model = train(recipe(validation_per_class=0), tmp_path / "run", data_dir=small_adult)
-    assert model.card.training["training_images"] == 2 * counts.max()
+    counts, notes = np.bincount(data.labels), []
+    report = lambda row: notes.append(row.get("note"))  # noqa: E731
+    model = train(recipe(validation_per_class=0), tmp_path / "run", data_dir=small_adult, report=report)
+    assert f" {2 * counts.max()} rows, " in notes[0]
+    assert model.card.training["training_images"] == len(data), "each counts once"
 
 
 @pytest.mark.parametrize(
@@ -95,3 +100,41 @@ def test_the_recipes_of_the_paper_have_its_settings(method, suffix, epsilon):
         from fairbench.training.fit import build_method
 
         assert build_method(found).epsilon == epsilon
+
+
+def test_held_out_rows_are_attacked_at_the_methods_own_radius(small_adult, tmp_path):
+    options = {"epsilon": 5.0, "step": 1.25, "steps": 4}
+    plain = {key: value for key, value in PLAIN.items() if key != "validation_epsilon"}
+    chosen = parse_recipe(plain | {"method": "pgd_at", "options": options}, "test")
+    model = train(chosen, tmp_path / "run", data_dir=small_adult)
+    assert model.card.training["recipe"]["validation_epsilon"] == 5.0
+    same = train(recipe("pgd_at", options=options), tmp_path / "named", data_dir=small_adult)
+    assert same.sha256 == model.sha256
+    assert (tmp_path / "run" / "classes.csv").read_bytes() == (tmp_path / "named" / "classes.csv").read_bytes()
+
+
+@pytest.mark.parametrize("brings", [True, False])
+def test_a_start_that_is_normalised_otherwise_is_told_so(small_adult, tmp_path, brings):
+    train(recipe(normalize=brings), tmp_path / "start", data_dir=small_adult)
+    chosen = recipe(
+        "pgd_at", start=str(tmp_path / "start"), normalize=not brings, options={"epsilon": 5.0, "step": 1.0}
+    )
+    has = (
+        "a normalisation of its own: pass --set normalize=true"
+        if brings
+        else "no normalisation: pass --set normalize=false"
+    )
+    with pytest.raises(RecipeError, match=has):
+        train(chosen, tmp_path / "run", data_dir=small_adult)
+
+
+@pytest.mark.parametrize(("space", "radii"), [(UNBOUNDED, [121.825, 331.155, 10.0]), (PIXELS, [1.0, 1.0, 1.0])])
+def test_class_radii_of_features_are_not_bounded_by_those_of_pixels(space, radii):
+    method = RefrlRemargin(epsilon=10.0, step=2.5, measured_epsilon=10.0)
+    method.setup(Context(3, torch.device("cpu"), torch.Generator(), lambda module: module, space=space))
+    labels, changed = torch.arange(3).repeat(100), torch.zeros(300, dtype=torch.bool)
+    for which, count in enumerate((30, 40, 5)):
+        changed[which : 3 * count : 3] = True
+    method.recent.add(labels, torch.zeros(300, dtype=torch.bool), changed)
+    method.adapt()
+    assert method.radii.tolist() == pytest.approx(radii, rel=1e-4)

@@ -1,6 +1,5 @@
 """The loop on real digits: it learns, it resumes to the same weights, it never loses what it had."""
 
-import csv
 import io
 import json
 import os
@@ -16,43 +15,16 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from made_runs import DISTRIBUTED, FAST, read_history, recipe
 from safetensors.torch import load_file
 
 from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
 from fairbench.errors import FairbenchError, OutcomesError, RecipeError
-from fairbench.training import Recipe, train
+from fairbench.training import train
 from fairbench.training.data import TrainingData
 from fairbench.training.hardware import Hardware
 from fairbench.training.method import METHODS
 from fairbench.training.recipe import load_recipe
-
-
-def recipe(method="pgd_at", **changes) -> Recipe:
-    data = {
-        "name": "test",
-        "method": method,
-        "architecture": "small_cnn",
-        "dataset": "digits",
-        "optimizer": {"name": "adam", "lr": 0.005, "weight_decay": 0.0},
-        "schedule": {"name": "cosine", "epochs": 3},
-        "batch_size": 100,
-        "validation_per_class": 20,
-        "seed": 1,
-    }
-    return Recipe.model_validate(data | changes)
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    """A trained model for the methods that start from one."""
-    out = tmp_path_factory.mktemp("start") / "run"
-    train(recipe("standard", schedule={"name": "cosine", "epochs": 4}), out)
-    return out
-
-
-def read_history(out):
-    with (out / "history.csv").open(encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 def weights(out):
@@ -61,9 +33,6 @@ def weights(out):
 
 def same(one, two):
     return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
-
-
-FAST = {"steps": 2}
 
 
 @pytest.mark.parametrize("name", list(METHODS))
@@ -484,15 +453,6 @@ def test_a_method_of_ones_own_trains(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     train(recipe("mine:Smooth", options={"smoothing": 0.2}), tmp_path / "run")
     assert float(read_history(tmp_path / "run")[-1]["avg_std"]) < 60
-
-
-DISTRIBUTED = textwrap.dedent("""
-    import json, sys
-    from fairbench.training import Recipe, train
-    from fairbench.training.hardware import Hardware
-    chosen = Recipe.model_validate(json.loads(sys.argv[1]))
-    train(chosen, sys.argv[2], hardware=Hardware("cpu", int(sys.argv[3])))
-""")
 
 
 @pytest.mark.parametrize(

@@ -407,3 +407,25 @@ def test_a_run_file_says_what_was_trained(training, test, tmp_path):
     assert identity["samples"] == [4]
     assert identity["data_sha256"] == training.sha256
     assert set(load_file(next((tmp_path / "run").glob("models*")))) == {"confidence", "seconds", "digest"}
+
+
+OWN = """
+from fairbench.training.methods.standard import Standard
+
+class Mine(Standard):
+    def loss(self, model, x, y):
+        raise ValueError("never called")
+"""
+
+
+def test_a_method_that_inherits_a_name_has_a_loss_of_its_own_and_is_refused(training, test, tmp_path, monkeypatch):
+    (tmp_path / "own_loss.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RecipeError, match="--method own_loss:Mine: leaving one sample out takes standard"):
+        leave_one_out(recipe("own_loss:Mine"), training, test, np.array([3]), tmp_path / "run")
+
+
+def test_an_epoch_that_is_a_part_of_a_pass_is_refused(training, test, tmp_path):
+    chosen = recipe(schedule={"name": "cosine", "epochs": 2, "epochs_per_pass": 2})
+    with pytest.raises(RecipeError, match=r"schedule.epochs_per_pass 2: an epoch of the leave-one-out"):
+        leave_one_out(chosen, training, test, np.array([3]), tmp_path / "run")
