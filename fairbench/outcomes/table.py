@@ -142,9 +142,22 @@ class Outcomes:
             Files are missing or damaged, or a newer version of fairbench wrote them.
         """
         folder = Path(folder)
-        manifest = read_manifest(folder)
+        return cls._of(folder / TABLE, read_manifest(folder))
+
+    @classmethod
+    def read_files(cls, table: Path, manifest: Path) -> "Outcomes":
+        """Read a table and its manifest by their files.
+
+        Raises
+        ------
+        OutcomesError
+            As :meth:`read`.
+        """
+        return cls._of(table, read_manifest_file(manifest))
+
+    @classmethod
+    def _of(cls, path: Path, manifest: dict[str, Any]) -> "Outcomes":
         expected = manifest.pop(_TABLE_HASH, None)
-        path = folder / TABLE
         if expected is not None and path.is_file() and sha256_file(path) != expected:
             raise OutcomesError(f"{path} is not the table its manifest was written with: damaged, or changed since.")
         return cls(read_table(path), manifest)

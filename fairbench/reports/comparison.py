@@ -14,7 +14,7 @@ from fairbench.leaderboard.results import read_result, read_result_file, result_
 from fairbench.metrics.comparison import Comparison, same_attack
 from fairbench.metrics.paired import Estimate
 from fairbench.outcomes import Outcomes
-from fairbench.outcomes.table import MANIFEST, read_manifest_file, read_table
+from fairbench.outcomes.table import MANIFEST, read_table
 from fairbench.registry import suggest
 from fairbench.reports.board_text import BF16
 from fairbench.reports.drawing import PLAIN
@@ -91,10 +91,10 @@ def _beside(table: Path) -> Outcomes:
     """Read a table with the JSON file of its name: a kept result, or the manifest that the board's pages put there."""
     path = table.with_suffix(".json")
     try:
-        is_result = "table_sha256" in json.loads(path.read_text(encoding="utf-8"))
+        is_result = "manifest" in json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise OutcomesError(f"{path} cannot be read ({error}).") from error
-    return read_result_file(path) if is_result else Outcomes(read_table(table), read_manifest_file(path))
+    return read_result_file(path) if is_result else Outcomes.read_files(table, path)
 
 
 def _preference(name: str) -> tuple[int, str]:
