@@ -50,13 +50,23 @@ def compare(
 
 def _names(a: str, b: str) -> tuple[str, str]:
     """Return what two are called: the last part of a path, or as much more of it as tells one from the other."""
+    parts = (_parts(a), _parts(b))
+    for shown in range(1, max(map(len, parts)) + 1):
+        first, second = ("/".join(own[-shown:]) for own in parts)
+        if first != second and first and second:
+            return first, second
+    return a, b
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Return the folders and the name of what is compared; a model's name is one part."""
+    from fairbench.files import user_path
     from fairbench.outcomes.table import TABLE
 
-    paths = [Path(text) for text in (a, b)]
-    parts = [(path.parent if path.name == TABLE else path.with_suffix("")).parts for path in paths]
-    parts = [own if path.suffix == ".parquet" else path.parts for own, path in zip(parts, paths, strict=True)]
-    for shown in range(1, max(map(len, parts))):
-        names = ["/".join(own[-shown:]) for own in parts]
-        if names[0] != names[1]:
-            return names[0], names[1]
-    return a, b
+    path = user_path(text)
+    if not path.exists():
+        return (text,)
+    path = path.resolve()
+    if path.name == TABLE:
+        path = path.parent
+    return (path.with_suffix("") if path.suffix == ".parquet" else path).parts[1:]

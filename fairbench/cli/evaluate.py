@@ -88,7 +88,9 @@ def evaluate(
     max_steps: Annotated[int | None, typer.Option(help="Most steps that least-steps takes. Default: 1000.")] = None,
     step: Annotated[
         str | None,
-        typer.Option(help="PGD's step. Default: 2/255, or epsilon/4 if smaller; least-steps: 0.4/255, or epsilon/20."),
+        typer.Option(
+            help="PGD's step. Default: min(2/255, epsilon/4), from 16/255 on epsilon/8; least-steps: min(0.4/255, epsilon/20)."
+        ),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="PGD's number of steps. Default: 20.")] = None,
     restarts: Annotated[int | None, typer.Option(help="PGD's random starts. Default: 1.")] = None,

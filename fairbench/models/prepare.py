@@ -116,8 +116,10 @@ def frozen(module: nn.Module) -> nn.Module:
             raise
         advice = ""
         if "explicitly by the user" in str(error):  # torch's own: a weight computed from others
-            advice = " Use the weight_norm or spectral_norm of torch.nn.utils.parametrizations, or call evaluate() "
-            advice += "under torch.no_grad() on weights that were loaded anew."
+            advice = (
+                " Use the weight_norm or spectral_norm of torch.nn.utils.parametrizations, or build the model, load "
+            )
+            advice += "its weights and evaluate it, all under torch.no_grad()."
         raise ModelError(f"{type(module).__name__} cannot be copied: {first_line(error)}{advice}") from error
     return copied.eval().requires_grad_(False)
 

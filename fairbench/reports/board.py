@@ -79,7 +79,10 @@ def build(board: Path, pages: Path | None = None) -> list[Path]:
     with FileLock(board / ".build.lock"):
         found = boards(read_entries(board), SORT)
         with _replacing(board / TABLES, board) as new_tables, _replacing(pages, board) as new_pages:
-            _write_tables(found, new_tables)
+            try:
+                _write_tables(found, new_tables)
+            except OSError as error:  # the pages' own would be named
+                raise cannot_write(board / TABLES, error) from error
             tables = {file_stem(one): as_csv(one) for one in found}
             site.write_pages(found, read_searches(kept_folder(board)), tables, new_pages)
     return [*sorted((board / TABLES).iterdir()), pages / site.INDEX]

@@ -26,7 +26,13 @@ def training_identity(
             del identity[name]
     if identity["schedule"]["epochs_per_pass"] == 1:  # as above
         del identity["schedule"]["epochs_per_pass"]
+    identity |= adversarial_seed(recipe)
     for name in ("method", "architecture"):
         if is_own_code(text := getattr(recipe, name)):
             identity[f"{name}_sha256"] = provenance.sha256_source(users_attribute(text, name))
     return identity
+
+
+def adversarial_seed(recipe: Recipe) -> dict[str, Any]:
+    """Return what tells apart runs from when a static adversarial set was drawn with seed 0 whatever the recipe's."""
+    return {"adversarial_seed": recipe.seed} if recipe.method == "static_augmentation" and recipe.seed else {}

@@ -25,11 +25,13 @@ from torch import Tensor
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError
 from fairbench.files import user_path
+from fairbench.registry import is_own_code
 from fairbench.training.beginnings import Beginning, Beginnings
 from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import Report
 from fairbench.training.leave_one_out_parts import any_part, read_parts, write_part
 from fairbench.training.leave_one_out_trainer import Trainer, memory_for_models
+from fairbench.training.method import method_class
 from fairbench.training.network import make_optimizer
 from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import STATE, RunFolder
@@ -137,10 +139,13 @@ def leave_one_out(
 
 def _check_recipe(recipe: Recipe, training: Dataset) -> None:
     """Refuse what would not be the same training for each model."""
-    if recipe.method not in METHODS:  # a class of one's own can inherit a name, and has a loss of its own
+    method_class(recipe.method)  # a misspelled one is told the nearest
+    if recipe.method not in METHODS:  # a class of one's own can inherit a name
+        own = "a method of one's own has a loss of its own"
+        others = "the others weigh or choose the examples of a batch by one another"
         raise RecipeError(
-            f"--method {recipe.method}: leaving one sample out takes {', '.join(METHODS)}; the others weigh or choose "
-            "the examples of a batch by one another."
+            f"--method {recipe.method}: leaving one sample out takes {', '.join(METHODS)}; "
+            f"{own if is_own_code(recipe.method) else others}."
         )
     usual = {"ema": None, "select": "last", "precision": "32", "validation_per_class": 0}
     for key, plain in usual.items():

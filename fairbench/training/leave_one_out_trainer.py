@@ -28,6 +28,7 @@ from fairbench.training.beginnings import Beginnings
 from fairbench.training.data import TrainingData
 from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import build_method
+from fairbench.training.identity import adversarial_seed
 from fairbench.training.method import Context, Method
 from fairbench.training.network import normalized
 from fairbench.training.recipe import Recipe
@@ -121,6 +122,7 @@ class Trainer:
     def identity(self, samples: np.ndarray) -> dict[str, Any]:
         """Return what determines the run."""
         identity = self.recipe.model_dump(mode="json") | self.hashes | {"samples": samples.tolist()}
+        identity |= adversarial_seed(self.recipe)
         if is_own_code(self.recipe.architecture):
             code = users_attribute(self.recipe.architecture, "--arch")
             identity["architecture_sha256"] = provenance.sha256_source(code)

@@ -183,12 +183,9 @@ class Method:
         return {name: getattr(self, name) for name in self.state_fields}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Take back what :meth:`state` gave, on the CPU: a tensor goes where :meth:`setup` made the one of its place."""
         for name in self.state_fields:
-            value, own = state[name], getattr(self, name, None)
-            if isinstance(value, Tensor) and isinstance(own, Tensor):
-                value = value.to(own.device)  # where setup made it
-            setattr(self, name, value)
+            setattr(self, name, _placed(state[name], getattr(self, name, None)))
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, **options: Any) -> PGDResult:
         """Run the inner maximisation (:func:`~fairbench.attacks.pgd.pgd`) on the model as it is now, in eval mode."""
@@ -265,6 +262,18 @@ def method_class(name: str, option: str = "--method") -> type[Method]:
     if not isinstance(getattr(found, "name", None), str):
         raise RecipeError(f"{option} {name}: the class states no name; give it one, such as name = 'mine'.")
     return found
+
+
+def _placed(value: Any, own: Any) -> Any:
+    """Return plain data with its tensors on the devices of their counterparts in ``own``."""
+    if isinstance(value, Tensor):
+        return value.to(own.device) if isinstance(own, Tensor) else value
+    if isinstance(value, dict):
+        return {key: _placed(inner, own.get(key) if isinstance(own, dict) else None) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        beside = own if isinstance(own, list | tuple) and len(own) == len(value) else [None] * len(value)
+        return type(value)(_placed(inner, other) for inner, other in zip(value, beside, strict=True))
+    return value
 
 
 def _check_declared(cls: type[Method]) -> None:

@@ -111,8 +111,10 @@ class Recipe(_Plain):
 
         data = self.model_dump(mode="json")
         data["method"] = settings.get("method", self.method)  # first: the other keys may be the new method's
+        said = {*self.model_fields_set, "method", "options"}  # what is left to its default stays so
         for key, value in settings.items():
             section, _, leaf = key.rpartition(".")
+            said.add(section or leaf)
             inner = data.get(section)
             target = data if not section else inner if isinstance(inner, dict) else {}
             if leaf in target and not isinstance(target[leaf], dict):
@@ -121,7 +123,7 @@ class Recipe(_Plain):
                 data["options"][key] = value
             else:
                 raise RecipeError(f"recipe {self.name}: no key '{key}'.{_hint(key, _keys(data, data['method']))}")
-        return parse_recipe(data, self.name)
+        return parse_recipe({key: value for key, value in data.items() if key in said}, self.name)
 
     def relabelled(self, settings: Mapping[str, Any]) -> "Recipe":
         """Return the recipe under a name and title that say what was changed, where none was given with the changes."""

@@ -36,7 +36,7 @@ def class_errors(
     index
         (N,) positions in the training set; the random starts depend on them alone.
     """
-    step = min(_STEP, epsilon / 4) if space is PIXELS else epsilon / 4
+    step = max(min(_STEP, epsilon / 4), epsilon / 8) if space is PIXELS else epsilon / 4
     seen: dict[str, list[torch.Tensor]] = {"std": [], "rob": [], "changed": [], "loss": []}
     for start in range(0, len(data), _BATCH):
         rows = torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device)

@@ -111,13 +111,18 @@ def test_more_examples_come_before_the_stronger_attack(cli: Cli) -> None:
     assert "pgd20 at 8/255, 10,000 examples" in cli("compare", *names).out
 
 
-def test_tables_are_named_so_that_they_are_told_apart(cli: Cli, tmp_path: Any) -> None:
+def test_tables_are_named_so_that_they_are_told_apart(cli: Cli, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = results_folder()
     found = json.loads(cli("compare", folder / f"{A}.standard.parquet", folder / f"{B}.standard.parquet", "--json").out)
     assert (found["a"], found["b"]) == (f"{A}.standard", f"{B}.standard")
     runs = [read_result(f"{name}.standard").write(tmp_path / name / "run") for name in (A, B)]
     found = json.loads(cli("compare", *runs, "--json").out)
     assert (found["a"], found["b"]) == (f"{A}/run", f"{B}/run")
+    monkeypatch.chdir(runs[0])
+    for first in (".", "outcomes.parquet"):
+        ran = cli("compare", first, f"{B}.standard", "--json")
+        assert ran.code == 0, ran.err
+        assert json.loads(ran.out)["a"] == "run"
     tables = [run / "outcomes.parquet" for run in runs]
     found = json.loads(cli("compare", *tables, "--json").out)
     assert (found["a"], found["b"]) == (f"{A}/run", f"{B}/run")

@@ -1,5 +1,8 @@
 """What a review broke once: each case keeps the right answer."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +13,6 @@ from fairbench import Outcomes, Protocol, evaluate, load_dataset, load_model, su
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError
 from fairbench.evaluation import diagnostics
-from fairbench.evaluation.device import exact
 from fairbench.evaluation.protocol import parse_fraction
 from fairbench.evaluation.runner import identify
 from fairbench.models.architectures import ARCHITECTURES
@@ -281,15 +283,41 @@ def test_a_layer_that_computes_its_weight_anew_cannot_be_copied_and_it_is_said(d
         evaluate(model, digits, STANDARD)
 
 
-def test_matrices_are_multiplied_in_float32_proper_whatever_the_caller_has_set():
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
+MATMUL = """
+import torch
+
+def state():
+    known = [getattr(torch.backends.cuda.matmul, "fp32_precision", None)]
+    known += [getattr(torch.backends.mkldnn.matmul, "fp32_precision", None)] if known[0] else []
     try:
-        with exact():
-            assert torch.get_float32_matmul_precision() == "highest"
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
+        return [*known, torch.get_float32_matmul_precision()]
+    except RuntimeError:
+        return known
+
+{settings}
+before = state()
+with exact():
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.backends.cuda.matmul.allow_tf32
+assert state() == before, (before, state())
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "",
+        "torch.set_float32_matmul_precision('high')",
+        "torch.backends.cuda.matmul.allow_tf32 = True",
+        "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+        "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
+    ],
+)
+def test_matrices_are_multiplied_in_float32_proper_whatever_the_caller_has_set(settings):
+    """In a process of its own: torch keeps some of these for good."""
+    if "fp32" in settings and not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        pytest.skip(f"torch {torch.__version__} has no such setting")
+    subprocess.run([sys.executable, "-c", MATMUL.format(settings=settings)], check=True, timeout=300)
 
 
 def test_writing_into_what_a_pooling_layer_returns_is_allowed(digits):

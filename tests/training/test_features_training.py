@@ -105,7 +105,8 @@ def test_the_recipes_of_the_paper_have_its_settings(method, suffix, epsilon):
 def test_held_out_rows_are_attacked_at_the_methods_own_radius(small_adult, tmp_path):
     options = {"epsilon": 5.0, "step": 1.25, "steps": 4}
     plain = {key: value for key, value in PLAIN.items() if key != "validation_epsilon"}
-    chosen = parse_recipe(plain | {"method": "pgd_at", "options": options}, "test")
+    chosen = parse_recipe(plain | {"method": "pgd_at"}, "test").changed(options | {"schedule.epochs": "2"})
+    assert chosen.changed({"validation_epsilon": "2.0"}).changed({"steps": "3"}).validation_epsilon == 2.0
     model = train(chosen, tmp_path / "run", data_dir=small_adult)
     assert model.card.training["recipe"]["validation_epsilon"] == 5.0
     same = train(recipe("pgd_at", options=options), tmp_path / "named", data_dir=small_adult)

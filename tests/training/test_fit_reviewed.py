@@ -36,6 +36,9 @@ def test_a_resumed_state_goes_where_setup_made_it():
     method.weights, method.text = torch.zeros(3, device="meta"), "before"
     method.load_state({"weights": torch.ones(3), "text": "after"})
     assert (method.weights.device.type, method.text) == ("meta", "after")
+    method.weights = {"a": [torch.zeros(3, device="meta"), 1]}
+    method.load_state({"weights": {"a": [torch.ones(3), 2]}, "text": "after"})
+    assert (method.weights["a"][0].device.type, method.weights["a"][1]) == ("meta", 2)
     method.weights = None
     method.load_state({"weights": torch.ones(3), "text": "after"})
     assert method.weights.device.type == "cpu"
