@@ -89,7 +89,8 @@ def evaluate(
     step: Annotated[
         str | None,
         typer.Option(
-            help="PGD's step. Default: min(2/255, epsilon/4), from 16/255 on epsilon/8; least-steps: min(0.4/255, epsilon/20)."
+            help="PGD's step. Default: min(2/255, epsilon/4), from 16/255 on epsilon/8; of least-steps: "
+            "min(0.4/255, epsilon/20)."
         ),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="PGD's number of steps. Default: 20.")] = None,

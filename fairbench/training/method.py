@@ -183,7 +183,7 @@ class Method:
         return {name: getattr(self, name) for name in self.state_fields}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state` gave, on the CPU: a tensor goes where :meth:`setup` made the one of its place."""
+        """Take back what :meth:`state` gave, on the CPU; a tensor goes where :meth:`setup` made its counterpart."""
         for name in self.state_fields:
             setattr(self, name, _placed(state[name], getattr(self, name, None)))
 

@@ -285,6 +285,7 @@ def test_a_layer_that_computes_its_weight_anew_cannot_be_copied_and_it_is_said(d
 
 MATMUL = """
 import torch
+from fairbench.evaluation.device import exact
 
 def state():
     known = [getattr(torch.backends.cuda.matmul, "fp32_precision", None)]

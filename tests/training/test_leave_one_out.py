@@ -421,9 +421,7 @@ class Mine(Standard):
 def test_a_method_that_inherits_a_name_has_a_loss_of_its_own_and_is_refused(training, test, tmp_path, monkeypatch):
     (tmp_path / "own_loss.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(
-        RecipeError, match="--method own_loss:Mine: leaving one sample out takes .*; a method of one's own has"
-    ):
+    with pytest.raises(RecipeError, match=r"own_loss:Mine: leaving one sample out takes .*; a method of one's own has"):
         leave_one_out(recipe("own_loss:Mine"), training, test, np.array([3]), tmp_path / "run")
 
 
