@@ -97,8 +97,8 @@ def relative_change(
     return take
 
 
-def point_change(quantity: Quantity, rate: str, *, above: bool = False) -> Take:
-    """A quantity before and after, and the difference in points; claimed to fall, or to rise (``above=True``).
+def point_change(quantity: Quantity, rate: str, *, above: bool = False, boundary: float = 0.0) -> Take:
+    """A quantity before and after, and the difference in points; claimed below the boundary, or above.
 
     Of an average, McNemar's exact test speaks too.
     """
@@ -107,7 +107,8 @@ def point_change(quantity: Quantity, rate: str, *, above: bool = False) -> Take:
         pair = Pair.of(a, b)
         found, text = difference(pair, quantity, rate)
         remark = f"McNemar p {_p_value(mcnemar(pair.cells, rate))}" if quantity is average and rate != "bndy" else ""
-        return Reading(text, verdict(found.interval, above=above), remark, found.value, found.interval)
+        judged = verdict(found.interval, above=above, boundary=boundary)
+        return Reading(text, judged, remark, found.value, found.interval)
 
     return take
 
@@ -169,6 +170,23 @@ def same_worst_class(*rates: str) -> Take:
         return Reading(
             f"{names}; the same in {100 * share:.1f} % of draws", judged, value=100 * share, unit="% of draws"
         )
+
+    return take
+
+
+def higher_in_most_classes(rate: str) -> Take:
+    """In how many classes an error is higher after than before; claimed: in more than half, so many of the draws."""
+
+    def take(a: Outcomes, b: Outcomes) -> Reading:
+        pair = Pair.of(a, b)
+        before, after = pair.rates(f"{rate}_a", f"{rate}_b")
+        classes = int(np.isfinite(before).sum())
+        drawn = resampled_rates(pair.cells, f"{rate}_a", f"{rate}_b")
+        share = float(((drawn[1] > drawn[0]).sum(axis=-1) > classes / 2).mean())
+        judged = HOLDS if share >= SURE else FAILS if share <= 1 - SURE else OPEN
+        found = int((after > before).sum())
+        text = f"{found} of {classes}; more than half in {100 * share:.1f} % of draws"
+        return Reading(text, judged, value=100 * share, unit="% of draws")
 
     return take
 

@@ -31,6 +31,7 @@ from fairbench.reports.readings import (
     deviation,
     difference,
     extent,
+    higher_in_most_classes,
     inside,
     relative_change,
     relative_estimate,
@@ -153,14 +154,23 @@ def reweighting(results: Mapping[str, Outcomes], published: Mapping[str, float])
                 relative_change(class_worst_before, rate, remark=remark),
             ),
         ]
+    rows += [
+        row(
+            "CAU, the largest gap of the standard error",
+            "lower",
+            change(cau, "std_a", "std_b", above=False, decimals=3),
+        ),
+        row("largest gap of the robust error, points", "lower, less", change(spread, "rob_a", "rob_b", above=False)),
+    ]
     return Claim(
         3,
         "Reweighting 5:1 lowers the worst class's errors",
         f"The report: the worst class's standard error falls by {published['std']:g} % and its robust error by "
-        f"{published['rob']:g} %, relative to adversarial training (Sections 3.3 and 4.1, Figure 2).",
+        f"{published['rob']:g} %, relative to adversarial training, and the classes come nearer to each other, in "
+        "standard error more than in robust error (Summary, Sections 3.3 and 4.1, Figure 2).",
         (Group("our models", (AT, REWEIGHT), tuple(rows)),),
-        "Values are errors in percent before to after reweighting, and the relative change; below 0 is better. The "
-        "verdict is on the direction, what follows it on the size.",
+        "Values are errors in percent before to after reweighting, and the relative change, of gaps the difference; "
+        "below 0 is better. The verdict is on the direction, what follows it on the size.",
     )
 
 
@@ -175,9 +185,10 @@ def remargining(results: Mapping[str, Outcomes]) -> Claim:
             row("worst robust error", f"lower by little or nothing (here: less than {LITTLE:g} %)", robust),
             row(
                 "average robust error",
-                "higher, in most classes",
-                relative_change(average, "rob", above=True, remark=_in_how_many_classes),
+                "higher",
+                relative_change(average, "rob", above=True),
             ),
+            row("classes with a higher robust error", "most", higher_in_most_classes("rob")),
             row(
                 "standard deviation of the robust error, points",
                 "lower",
@@ -205,9 +216,10 @@ def remargining(results: Mapping[str, Outcomes]) -> Claim:
                 ),
             ),
         ),
-        "Values are errors in percent before to after remargining, and the relative change; below 0 is better. In the "
-        "last table they are with right to with mixed labels, and the difference in points: the mix-up explains what "
-        "is found with mixed labels and not with right ones, if the difference is not chance.",
+        "Values are errors in percent before to after remargining, and the relative change; below 0 is better. The "
+        f"verdict is on the direction; most classes are more than half of them, in {100 * SURE:.0f} % of the draws. In "
+        "the last table they are with right to with mixed labels, and the difference in points: the mix-up explains "
+        "what is found with mixed labels and not with right ones, if the difference is not chance.",
     )
 
 
@@ -237,11 +249,6 @@ def _beside_the_published(reduction: float, _: Pair, found: Estimate) -> str:
 
 def _as_xu2021(_: Pair, found: Estimate) -> str:
     return f"lower, as in `xu2021`: {verdict(found.interval, above=False)}"
-
-
-def _in_how_many_classes(pair: Pair, _: Estimate) -> str:
-    before, after = pair.rates("rob_a", "rob_b")
-    return f"higher in {int((after > before).sum())} of {int(np.isfinite(before).sum())} classes"
 
 
 def _not_lowered(interval: Interval) -> bool:

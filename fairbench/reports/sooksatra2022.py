@@ -26,8 +26,21 @@ from fairbench.reports.sooksatra2022_changes import (
     mean_change,
 )
 from fairbench.reports.sooksatra2022_figures import draw
-from fairbench.reports.sooksatra2022_pairs import CIFAR10_SEARCHED, PAIRS, READINGS, SEARCHED, TITLES, Pair, sample
+from fairbench.reports.sooksatra2022_pairs import (
+    ADULT,
+    ADULT_RADII,
+    CIFAR10_SEARCHED,
+    PAIRS,
+    READINGS,
+    SEARCHED,
+    TITLES,
+    WHITE_BOX,
+    Pair,
+    on_adult,
+    sample,
+)
 
+_ADULT = "Adult, the paper's robust model"
 _FROM_FIGURE_2 = "`sun2023`, on its Figure 2 (ResNet-18 on CIFAR-10, PGD-AT)"
 
 
@@ -57,12 +70,14 @@ def accuracy_unfairness(results: Mapping[str, Outcomes]) -> Claim:
     def rows(pair: Pair) -> list[Row]:
         return [_row(results, pair.whole_split, "CAU, all test images", _printed("CAU", 3), take)]
 
+    printed = _printed("CAU", 4, "Adult")
+    adult = [_row(results, on_adult(ADULT_RADII[0], WHITE_BOX), "CAU, all test rows", printed, take)]
     return Claim(
         1,
         "A robust model has the larger CAU",
         "`sooksatra2022`: on CIFAR-10 the largest difference of two class accuracies is 0.286 for the standard and "
-        "0.344 for the robust network (Section IV-B, Figure 1).",
-        _pairs(rows),
+        "0.344 for the robust network, on Adult 0.0195 and 0.0205 (Section IV-B, Figure 1).",
+        (*_pairs(rows), Group(_ADULT, ADULT, tuple(adult))),
         "Values are of the standard and the robust model, and their difference.",
     )
 
@@ -134,12 +149,18 @@ def success_rate_unfairness(results: Mapping[str, Outcomes]) -> Claim:
         ]
         return [*gaps, shares, *whole]
 
+    adult = [
+        _row(results, on_adult(radius, reading), f"CRU_s at {radius}, all test rows, {reading}", "larger", gap)
+        for radius in ADULT_RADII
+        for reading in READINGS
+    ]
     return Claim(
         3,
         "A robust model has the larger CRU_s",
-        f"`sooksatra2022`: on CIFAR-10, standard to robust, {_printed_success_rates()} (Table I). The smallest of "
-        "these epsilons already breaks the standard network on nearly all images.",
-        _pairs(rows),
+        f"`sooksatra2022`: standard to robust, on CIFAR-10 {_printed_success_rates(1)} (Table I), on Adult "
+        f"{_printed_success_rates(2)} (Table II). The smallest of the epsilons on CIFAR-10 already breaks the standard "
+        "network on nearly all images.",
+        (*_pairs(rows), Group(_ADULT, ADULT, tuple(adult))),
         "Success rates are over all images of a class, clean errors included. The row of broken images says how far "
         "the standard model is broken: the paper compares where it is broken nearly whole.",
     )
@@ -170,7 +191,7 @@ def shrinking_difference(results: Mapping[str, Outcomes]) -> Claim:
         4,
         "The difference of their CRU_s shrinks as epsilon grows",
         f"`sooksatra2022`: on CIFAR-10 it is {_printed_differences()}; the reason given is that the attack is more "
-        "effective at larger epsilon (Section IV-C).",
+        "effective at larger epsilon (Section IV-C). On Adult the paper sees no such pattern.",
         _pairs(rows),
         "Each row compares the difference at a radius with that at the next, in points; a change below 0 means that "
         "the robust model's CRU_s comes nearer to the standard one's, or falls further below it.",
@@ -233,26 +254,26 @@ def target_classes(found: Mapping[str, Tendency]) -> Claim:
 _Measure = tuple[str, str, Callable[[Tendency], Reading]]
 
 
-def _printed(name: str, decimals: int) -> str:
-    """Return what the paper prints for a measure on CIFAR-10, standard to robust."""
+def _printed(name: str, decimals: int, dataset: str = "CIFAR-10") -> str:
+    """Return what the paper prints for a measure, standard to robust."""
     table = pd.read_csv(published_folder() / "sooksatra2022_text.csv").set_index(["measure", "dataset", "model"])
-    before, after = (float(table["value"][name, "CIFAR-10", model]) for model in ("standard", "robust"))
+    before, after = (float(table["value"][name, dataset, model]) for model in ("standard", "robust"))
     return f"larger ({before:.{decimals}f} to {after:.{decimals}f})"
 
 
-def _printed_table() -> pd.DataFrame:
-    """Return CRU_s on CIFAR-10 as Table I prints it: a row per epsilon, a column per model."""
-    table = pd.read_csv(published_folder() / "sooksatra2022_table1.csv")
+def _printed_table(number: int) -> pd.DataFrame:
+    """Return CRU_s as Table I (CIFAR-10) or II (Adult) prints it: a row per epsilon, a column per model."""
+    table = pd.read_csv(published_folder() / f"sooksatra2022_table{number}.csv")
     return table.pivot(index="epsilon", columns="model", values="cru_s")
 
 
-def _printed_success_rates() -> str:
-    rows = _printed_table().iterrows()
+def _printed_success_rates(number: int) -> str:
+    rows = _printed_table(number).iterrows()
     return ", ".join(f"{row['standard']:.2f} to {row['robust']:.2f} at {epsilon:g}" for epsilon, row in rows)
 
 
 def _printed_differences() -> str:
-    rows = _printed_table().iterrows()
+    rows = _printed_table(1).iterrows()
     return ", ".join(f"{row['robust'] - row['standard']:.2f} at {epsilon:g}" for epsilon, row in rows)
 
 
@@ -314,7 +335,14 @@ def _most_frequent(found: Tendency) -> Reading:
 PAPER = Paper(
     key="sooksatra2022",
     title="CAU and CRU of standard and robust models, and sun2023's source and target classes",
-    results=tuple(dict.fromkeys(name for pair in PAIRS.values() for name in pair.results)),
+    results=tuple(
+        dict.fromkeys(
+            [
+                *(name for pair in PAIRS.values() for name in pair.results),
+                *(name for radius in ADULT_RADII for reading in READINGS for name in on_adult(radius, reading)),
+            ]
+        )
+    ),
     radii=(MEASURED,),
     measure=measure,
     draw=draw,

@@ -118,64 +118,90 @@ def measure(results: Mapping[str, Outcomes], dataset: str = CIFAR10) -> tuple[Cl
         Results that are compared are not of the same images.
     """
     group = partial(_group, results, dataset)
-    return (_gains(group), _frl(group), _trades(group), _balance(group))
+    return (_gains(group), _frl(group), _averages(group), _over_trades(group), _balance(group), _trades(group))
 
 
 Compare = Callable[..., Group]
 """Two methods and what is compared, of :func:`_group`."""
 
+_WORST, _AVERAGE = ["worst_std", "worst_bndy", "worst_rob"], ["avg_std", "avg_bndy", "avg_rob"]
+
+NEARLY = 1.0
+"""A rise of an average error below this counts as "nearly the same", in points: the paper calls 0.09 slight."""
+
 
 def _gains(group: Compare) -> Claim:
     others = [name for name in ROWS if name != "BAT"]
-    groups = [group(name, "BAT", ["worst_std", "worst_bndy", "worst_rob"]) for name in others]
     return Claim(
         1,
         "BAT lowers the errors of the worst class",
-        "The paper: the least worst-class errors of all methods, by some 6, 10 and 10 points against PGD-AT and 1.3, "
-        "6.8 and 8.1 on average against FRL (observation 1; FAT and GAIRAT: Table 3).",
-        tuple(groups),
+        "The paper: the least worst-class errors of all methods, on CIFAR-10 by some 6, 10 and 10 points against "
+        "PGD-AT and 1.3, 6.8 and 8.1 on average against FRL (observation 1; FAT and GAIRAT: Table 3).",
+        tuple(group(name, "BAT", _WORST) for name in others),
         _NOTE,
     )
 
 
 def _frl(group: Compare) -> Claim:
-    metrics = ["worst_std", "worst_bndy", "worst_rob", "avg_std", "avg_rob"]
-    groups = [group("PGD-AT", name, metrics, above={"avg_std", "avg_rob"}) for name in (_FRL5, _FRL7)]
+    both = (_FRL5, _FRL7)
+    against_at = [group("PGD-AT", name, [*_WORST, "avg_std", "avg_rob"], above={"avg_std", "avg_rob"}) for name in both]
+    against_trades = [group(trades, name, _WORST) for trades in (_TRADES1, _TRADES6) for name in both]
     return Claim(
         2,
         "FRL pays for the worst class with the average",
-        "The paper: FRL lowers the worst-class errors and raises the average standard and robust error (observation "
-        "2). Its text has the average robust error of FRL 0.07 rise by 1.64; its table has it fall by 1.64, from 52.90 "
-        "to 51.26. The claim is taken as the text has it.",
-        tuple(groups),
+        "The paper: FRL lowers the worst-class errors, against PGD-AT and TRADES, and raises the average standard and "
+        "robust error (observation 2). Its text has the average robust error of FRL 0.07 rise by 1.64 on CIFAR-10; its "
+        "table has it fall by 1.64, from 52.90 to 51.26. The claim is taken as the text has it.",
+        (*against_at, *against_trades),
         _NOTE,
     )
 
 
-def _trades(group: Compare) -> Claim:
-    metrics = ["avg_std", "worst_std", "avg_rob", "worst_rob"]
-    found = group("TRADES(1/λ=1)", "TRADES(1/λ=6)", metrics, above={"avg_std", "worst_std"})
+def _averages(group: Compare) -> Claim:
+    others = [name for name in ROWS if name != "BAT" and name not in _OF_TABLE_3]
     return Claim(
         3,
-        "TRADES with 1/λ = 6 buys robustness with standard error",
-        "The paper: 1/λ = 1 is for standard accuracy, 6 for robustness (observation 3, Table 1).",
-        (found,),
+        "BAT has the best averages too",
+        "The paper: BAT has the best average errors in almost all cases, and avoids FRL's drawback (observation 2).",
+        tuple(group(name, "BAT", _AVERAGE) for name in others),
+        _NOTE,
+    )
+
+
+def _over_trades(group: Compare) -> Claim:
+    return Claim(
+        4,
+        "BAT is better than TRADES with 1/λ = 6 on all metrics",
+        "The paper says so (observation 3).",
+        (group(_TRADES6, "BAT", [*_AVERAGE, *_WORST]),),
         _NOTE,
     )
 
 
 def _balance(group: Compare) -> Claim:
-    found = group("TRADES(1/λ=1)", "BAT", ["avg_std", "avg_rob", "worst_rob"], above={"avg_std"})
+    nearly = f"{METRICS['avg_std']}, higher by less than {NEARLY:g}"
     return Claim(
-        4,
+        5,
         "BAT keeps nearly the standard error of TRADES 1, and is more robust",
-        "The paper: the average standard error is 0.09 points higher, the robust error 8.42 lower (observation 3). By "
-        "its table it is 7.25 lower; 8.42 is the distance to PGD-AT.",
-        (found,),
+        "The paper: on CIFAR-10 the average standard error is 0.09 points higher, which it calls slight, and the "
+        "robust error 8.42 lower (observation 3). By its table it is 7.25 lower; 8.42 is the distance to PGD-AT.",
+        (group(_TRADES1, "BAT", ["avg_std", "avg_rob", "worst_rob"], below={"avg_std": (NEARLY, nearly)}),),
+        f"{_NOTE} The {NEARLY:g} point is ours.",
+    )
+
+
+def _trades(group: Compare) -> Claim:
+    metrics = ["avg_std", "worst_std", "avg_rob", "worst_rob"]
+    return Claim(
+        6,
+        "TRADES with 1/λ = 6 buys robustness with standard error",
+        "Read off Table 1, which has both; the text does not compare them.",
+        (group(_TRADES1, _TRADES6, metrics, above={"avg_std", "worst_std"}),),
         _NOTE,
     )
 
 
+_TRADES1, _TRADES6 = "TRADES(1/λ=1)", "TRADES(1/λ=6)"
 _FRL5, _FRL7 = "FRL(Reweight+Remargin, 0.05)", "FRL(Reweight+Remargin, 0.07)"
 _NOTE = (
     "Values are errors in percent, from the first to the second model, and the difference in points. The worst class "
@@ -192,8 +218,12 @@ def _group(
     metrics: list[str],
     *,
     above: set[str] | None = None,
+    below: Mapping[str, tuple[float, str]] | None = None,
 ) -> Group:
-    """Compare two methods by some metrics, all claimed to fall but those in ``above``."""
+    """Compare two methods by some metrics, all claimed to fall but those in ``above``.
+
+    Those in ``below`` are claimed to rise by less than so many points; the text names the row.
+    """
     models = models_on(dataset)[before], models_on(dataset)[after]
     printed = _printed(dataset)
     row = partial(row_of, results, {RADIUS: [f"{model}.standard" for model in models]})
@@ -204,8 +234,9 @@ def _group(
         if before in printed.index and after in printed.index:
             start, end = (float(printed[metric][method]) for method in (before, after))
             report = f"{start:.2f} to {end:.2f}: {end - start:+.2f}"
-        take = point_change(_QUANTITY[quantity], rate, above=metric in (above or ()))
-        rows.append(row(METRICS[metric], report, take))
+        boundary, name = (below or {}).get(metric, (0.0, METRICS[metric]))
+        take = point_change(_QUANTITY[quantity], rate, above=metric in (above or ()), boundary=boundary)
+        rows.append(row(name, report, take))
     return Group(f"{after} against {before}", models, tuple(rows))
 
 

@@ -42,7 +42,7 @@ class Ranked:
         return {"table": self.table.key, "dataset": self.dataset, "ranks": ranks, "observations": observations}
 
     def _head(self) -> list[str]:
-        beside = f" The printed ranks are of {CIFAR10}." if self.dataset == FASHION else ""
+        beside = f" The printed ranks and the claimed numbers are of {CIFAR10}." if self.dataset == FASHION else ""
         return [
             f"{self.table.source}: ranks and observations, measured on {self.dataset}",
             f"Ranks are among the methods that are measured, 1 is the least error.{beside} Two models are compared on "

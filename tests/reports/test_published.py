@@ -160,11 +160,11 @@ def test_the_second_view_is_of_another_dataset_without_further_code():
     assert (found.missing, len(found.ranks)) == ((), 6)
     rows = [row for claim in found.claims for group in claim.groups for row in group.rows]
     assert all(row.readings["8/255"].verdict != claims.MISSING for row in rows)
-    assert "The printed ranks are of CIFAR-10." in found.as_markdown()
+    assert "The printed ranks and the claimed numbers are of CIFAR-10." in found.as_markdown()
 
 
 def test_observations_have_the_papers_numbers_and_a_paired_test(results):
-    gains, frl, trades, balance = PAPER.measure(results)
+    gains, frl, averages, over_trades, balance, trades = PAPER.measure(results)
     against = {group.title: group for group in gains.groups}["BAT against PGD-AT"]
     robust = {row.measure: row for row in against.rows}["Worst Rob."]
     assert robust.report == "81.20 to 70.30: -10.90"
@@ -172,10 +172,19 @@ def test_observations_have_the_papers_numbers_and_a_paired_test(results):
     assert robust.readings["8/255"].verdict == claims.HOLDS
     boundary = {row.measure: row for row in against.rows}["Worst Bndy."]
     assert boundary.readings["8/255"].text.startswith("50.0 (cat) to 42.0 (cat): -8.0 [")
-    assert all(
-        row.readings["8/255"].verdict == claims.MISSING for row in (*frl.groups[0].rows, *balance.groups[0].rows)
-    )
+    missing = (frl, over_trades, balance)
+    assert {row.readings["8/255"].verdict for claim in missing for row in claim.groups[0].rows} == {claims.MISSING}
+    first = averages.groups[0]
+    assert first.title == "BAT against PGD-AT"
+    assert [row.measure for row in first.rows] == ["Avg. Std.", "Avg. Bndy.", "Avg. Rob."]
+    assert first.rows[2].readings["8/255"].text.startswith("60.0 to 53.0: -7.0 [")
     assert claims.group_verdict(trades.groups[0], "8/255") == claims.MISSING
+
+
+@pytest.mark.parametrize(("points", "verdict"), [(5.0, claims.HOLDS), (-12.0, claims.FAILS), (-7.0, claims.OPEN)])
+def test_nearly_the_same_is_a_rise_of_less_than_so_many_points(results, points, verdict):
+    take = sun2023.point_change(sun2023.average, "rob", boundary=points)
+    assert take(results[f"{PGD_AT}.standard"], results[f"{BAT}.standard"]).verdict == verdict
 
 
 def test_an_average_carries_mcnemars_test(results):
