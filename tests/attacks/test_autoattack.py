@@ -9,6 +9,7 @@ from fairbench.attacks import ThreatModel
 from fairbench.attacks import autoattack as module
 from fairbench.attacks.autoattack import AutoAttack
 from fairbench.attacks.base import run_attack
+from fairbench.attacks.pgd import pgd
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +113,18 @@ def test_progress_adds_up_to_the_promised_cost():
 def test_targets_are_capped_at_the_other_classes(classes, monkeypatch):
     monkeypatch.undo()
     assert AutoAttack(ThreatModel(0.03), classes).parameters()["targets"] == min(9, classes - 1)
+
+
+@pytest.mark.parametrize("stage", ["apgd-ce", "apgd-t", "fab-t"])
+def test_each_gradient_stage_alone_breaks_what_pgd_does(stage, monkeypatch):
+    monkeypatch.setattr(module, "MAX_TARGETS", 9)
+    model = network(5)
+    x, y, index = batch(model, wrong=0)
+    threat = ThreatModel(0.03)
+    attack = AutoAttack(threat, 5)
+    found = [attack_once(model, attack._batch(x, y, index)) for name, _, attack_once in attack._plan() if name == stage]
+    assert len(found) == (1 if stage == "apgd-ce" else 4), "a run for each other class"
+    broken = torch.stack([(model(f).argmax(1) != y) & threat.contains(f, x) for f in found]).any(0)
+    plain = model(pgd(model, x, y, epsilon=0.03, step=0.0075, steps=20).last).argmax(1) != y
+    assert 0 < plain.sum() < len(x)
+    assert (broken | ~plain).all()

@@ -172,12 +172,14 @@ def test_observations_have_the_papers_numbers_and_a_paired_test(results):
     assert robust.readings["8/255"].verdict == claims.HOLDS
     boundary = {row.measure: row for row in against.rows}["Worst Bndy."]
     assert boundary.readings["8/255"].text.startswith("50.0 (cat) to 42.0 (cat): -8.0 [")
-    missing = (frl, over_trades, balance)
+    missing = (frl, balance)
     assert {row.readings["8/255"].verdict for claim in missing for row in claim.groups[0].rows} == {claims.MISSING}
     first = averages.groups[0]
     assert first.title == "BAT against PGD-AT"
     assert [row.measure for row in first.rows] == ["Avg. Std.", "Avg. Bndy.", "Avg. Rob."]
     assert first.rows[2].readings["8/255"].text.startswith("60.0 to 53.0: -7.0 [")
+    assert [row.measure for row in over_trades.groups[0].rows][3:] == ["Worst Std.", "Worst Bndy.", "Worst Rob."]
+    assert balance.groups[0].rows[0].measure == "Avg. Std., higher by less than 1"
     assert claims.group_verdict(trades.groups[0], "8/255") == claims.MISSING
 
 

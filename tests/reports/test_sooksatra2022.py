@@ -35,7 +35,7 @@ STEPS = {False: (30, 20, 10, 25), True: (None, 20, 10, None)}
 
 def outcomes(model):
     """100 images a class; a model errs on the first ones of each, and always takes the class before for it."""
-    robust = model not in (STANDARD, PUBLIC_STANDARD, CIFAR10_STANDARD)
+    robust = model not in (STANDARD, PUBLIC_STANDARD, CIFAR10_STANDARD, "standard_mlp_adult")
     label = np.repeat(range(4), N)
     clean_wrong = np.tile(np.arange(N), 4) < np.repeat(CLEAN[robust], N)
     frame = pd.DataFrame({"index": range(4 * N), "label": label})
@@ -61,6 +61,10 @@ def outcomes(model):
 
 def results(without=()):
     made = {name: outcomes(name.partition(".")[0]) for pair in PAIRS.values() for name in pair.results}
+    for radius in ("", ".epsilon-15", ".epsilon-20"):
+        robust = f"static_augmentation_mlp_adult.sooksatra2022{radius}"
+        names = (f"standard_mlp_adult.sooksatra2022{radius}", robust, f"{robust}.transfer-standard_mlp_adult")
+        made |= {name: outcomes(name.partition(".")[0]) for name in names}
     return {name: table for name, table in made.items() if name not in without}
 
 
@@ -112,6 +116,7 @@ def test_the_papers_own_network_is_read_at_its_radii(measured):
     assert [group.title for group in measured[2].groups[3:]] == [
         "CIFAR-10, the paper's robust model",
         "CIFAR-10, PGD-AT",
+        "Adult, the paper's robust model",
     ]
     found = readings(measured[2], group=3)
     assert list(found)[1:4] == [f"CRU_s at {radius}, points" for radius in ("0.01", "0.012", "0.014")]
@@ -185,6 +190,19 @@ def test_it_is_one_column_without_a_radius(measured):
     assert text.startswith("<!-- claims -->\n\n| claim | measured on | verdict |\n")
     assert "| measure | claimed | measured | verdict |" in text
     assert "     verdict: holds\n" in claims.as_text(PAPER, measured)
+
+
+def test_the_papers_claims_on_adult(measured):
+    (cau,) = readings(measured[0], group=5).values()
+    assert (cau.text[:25], cau.verdict) == ("0.280 to 0.480: +0.200 [+", HOLDS)
+    assert measured[0].groups[5].rows[0].report == "larger (0.0195 to 0.0205)"
+    found = readings(measured[2], group=5)
+    readings_at = [
+        f"CRU_s at {radius}, all test rows, {r}" for radius in (10, 15, 20) for r in ("white-box", "transfer")
+    ]
+    assert list(found) == readings_at
+    assert {reading.text[:20] for reading in found.values()} == {"28.0 to 48.0: +20.0 "}
+    assert "on Adult 6.11 to 18.66 at 10" in measured[2].report
 
 
 def test_figures_are_drawn_of_models_that_are_all_there(tmp_path):

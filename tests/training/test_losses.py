@@ -185,6 +185,20 @@ def test_fat_goes_tau_steps_past_the_boundary_and_tau_grows(progress, tau):
     assert method.tau == tau
 
 
+@pytest.mark.parametrize(("progress", "tau"), [(0.0, 0), (0.5, 1), (0.9, 2)])
+def test_fat_is_the_cross_entropy_where_it_stops(network, batch, progress, tau):
+    x, y = batch
+    method = build("fat", **STRENGTH)
+    method.start_epoch(1, progress)
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.rand(x.shape, generator=generator) * 2 - 1
+    last = pgd(
+        network, x, y, noise=noise, stop="misclassified", tau=tau, jitter=0.001, generator=generator, **STRENGTH
+    ).last
+    found = value(method.loss(network, x, y))
+    assert found == pytest.approx(cross_entropy(network(last), y).mean(), rel=1e-5)
+
+
 def test_fat_trains_on_weaker_examples_than_pgd_at(network, batch):
     x, y = batch
     friendly = value(build("fat", **STRENGTH).loss(network, x, y))
@@ -414,6 +428,33 @@ def test_dafa_weighs_after_its_warm_up_and_once(network, batch):
     assert found == pytest.approx((w.numpy() * cross_entropy(clean, y) + 6 * divergence).mean(), rel=1e-4)
     method.end_epoch(lambda: None)
     assert torch.equal(method.weights, weights)
+
+
+def test_dafa_measures_similarity_on_attacked_examples_of_the_epoch_alone(network, batch):
+    x, y = batch
+    method = build("dafa")
+    method.loss(network, x, y)  # of an epoch before
+    method.start_epoch(8, 0.8)
+    method.context.generator.manual_seed(3)
+    method.loss(network, x, y)
+    method.end_epoch(lambda: None)
+    last = pgd(network, x, y, epsilon=0.031, step=0.007, steps=10, loss="kl", init="gaussian", noise=gaussian(x)).last
+    mean = torch.stack([torch.tensor(softmax(network(last)))[y == c].mean(0) for c in range(CLASSES)])
+    assert method.weights.tolist() == pytest.approx(distance_weights(mean, 1.0).tolist(), rel=1e-4)
+
+
+def test_cfa_has_radii_and_weights_of_each_class(network, batch):
+    x, y = batch
+    method = build("cfa")
+    method.factor = torch.tensor([0.5, 0.9, 1.2, 1.5])
+    factor = method.factor[y]
+    last = pgd(
+        network, x, y, epsilon=8 / 255 * factor, step=2 / 255, steps=10, loss="kl", init="gaussian", noise=gaussian(x)
+    ).last
+    beta = 6 * factor.double().numpy()
+    divergence = kl(softmax(network(x)), softmax(network(last)))
+    expected = ((cross_entropy(network(x), y) + beta * divergence) / (1 + beta)).mean()
+    assert value(method.loss(network, x, y)) == pytest.approx(expected, rel=1e-4)
 
 
 def test_cfa_calibrates_by_the_robust_accuracy_of_the_epoch(network, batch):
