@@ -72,9 +72,12 @@ def _no_progress(_: float) -> None:
 
 
 def peer_round(name: str, task: Task) -> Round:
-    """Return a peer's attack on the original model in ``eval()`` mode; no verdict is asked of it."""
+    """Return a peer's attack on the original model, frozen in ``eval()`` mode; no verdict is asked of it.
+
+    Of weights that take a gradient foolbox and ART would compute it too, half as much work again a step, and drop it.
+    """
     x, y, _ = task.batch()
-    model = load_model(MODEL).module.eval()
+    model = frozen(load_model(MODEL).module)
     craft = PEERS[name](model, task.settings)
 
     def robust_error(x_adv: Tensor) -> float:

@@ -73,7 +73,7 @@ def one_by_one(case: Case, x: Tensor, y: Tensor, classes: int, samples: list[int
     for sample in samples:
         torch.manual_seed(0)
         module, _ = new_module(case.arch, classes, tuple(x.shape[1:]))
-        optimizer = make_optimizer(module, OPTIMIZER)
+        optimizer = make_optimizer(module, OPTIMIZER, fused=True)
         for rows in batches:
             kept = rows[rows != sample]
             optimizer.zero_grad()

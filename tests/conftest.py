@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from fairbench.cli import run
 from fairbench.datasets.named import find_named
 
 ROOT = Path(__file__).parents[1]
 os.environ.setdefault("FAIRBENCH_ZOO", str(ROOT / "model_zoo" / "weights"))  # a wheel carries only some weights
+
+
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)  # the same examples in every run
+settings.load_profile("fixed")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

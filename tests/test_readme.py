@@ -48,3 +48,9 @@ def test_ci_finds_the_test_command():
     pattern = "pip install .* pytest .*"
     assert rf"s/^    \({pattern}\)$/" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert len(re.findall(rf"^    {pattern}$", README, flags=re.MULTILINE)) == 1
+
+
+def test_the_python_example_runs_offline(no_network, capsys):
+    (example,) = re.findall("```python\n(.*?)```", README, flags=re.DOTALL)
+    exec(example, {})
+    assert "Shirt" in capsys.readouterr().out

@@ -46,7 +46,7 @@ def card(out: Path) -> dict[str, Any]:
 def test_a_run_is_called_what_it_is(
     changes: list[str], name: str, title: str, steps: int, recipe: Path, cli: Cli, tmp_path: Path
 ) -> None:
-    ran = cli("train", "--recipe", recipe, "--out", tmp_path / "run", *changes)
+    ran = cli("train", "--recipe", recipe, "--out", tmp_path / "run", "--device", "cpu", *changes)
     assert ran.code == 0, ran.err
     written = card(tmp_path / "run")
     assert (written["name"], written["title"]) == (name, title)

@@ -50,7 +50,6 @@ def test_batch_sizes_are_measured_until_memory_is_used_up(monkeypatch):
     found = speed.measure_batches(module, batches(module), budget=2, memory=500, sizes=(2, 4, 8, 16), tell=said.append)
     assert [one.batch for one in found] == [2, 4, 8]
     assert all(one.step.low <= one.step.median <= one.step.high and one.step.runs >= 3 for one in found)
-    assert all(one.forward.median > one.step.median for one in found)
     assert said == sorted(said)
     assert said[-1] == 1
 
