@@ -51,4 +51,4 @@ def test_held_out_errors_are_those_of_an_evaluation_under_pgd20():
     rows = summarize(evaluated).attacks["pgd20"].classes
     assert (100 * found.std).tolist() == pytest.approx(rows["std"].tolist())
     assert (100 * found.rob).tolist() == pytest.approx(rows["rob"].tolist())
-    assert 5 < 100 * found.avg_std < 100 * found.avg_rob < 95
+    assert 1 < 100 * found.avg_std < 30 < 100 * found.avg_rob < 95

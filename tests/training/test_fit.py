@@ -201,7 +201,7 @@ def test_a_time_budget_ends_the_run_on_the_clock(tmp_path, monkeypatch):
     chosen = recipe("standard", schedule={"name": "one_cycle", "epochs": 1000})
     train(chosen, tmp_path / "run", time_budget=4.0)
     history = read_history(tmp_path / "run")
-    assert 1 < len(history) < 20
+    assert 1 < len(history) < 100
     assert 3.9 < float(history[-1]["seconds"]) < 4.3
     assert float(history[-1]["lr"]) < 0.001, "the schedule came down with the clock"
     assert yaml.safe_load((tmp_path / "run" / "card.yaml").read_text())["training"]["time_budget"] == 4.0
