@@ -87,7 +87,7 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
     OutcomesError
         They are not of the same examples, one lacks the attack, or its parameters or the model it was made for differ.
     """
-    cells = paired_cells(a, b, attack)
+    cells, cru_eps = paired_cells(a, b, attack), cru_eps_difference(a, b, attack)
     if not same_attack(a, b, attack):
         raise OutcomesError(f"{attack} has other parameters, or was made for another model, in one of the two tables.")
     return Comparison(
@@ -98,7 +98,7 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
         worst={error: _worst(cells, a.classes, error) for error in ERRORS},
         cau=_gap(cells, "std", 100),
         cru_s=_gap(cells, "rob", 1),
-        cru_eps=cru_eps_difference(a, b, attack),
+        cru_eps=cru_eps,
         precisions=(a.precision, b.precision),
         epsilon=a.manifest.get("attacks", {}).get(attack, {}).get("epsilon"),
     )

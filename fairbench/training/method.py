@@ -227,7 +227,7 @@ class Method:
         chosen = {**(cls.variants[variant] if variant else {}), **options}
         _check_declared(cls)
         known_options = cls.options()
-        kinds = {f.name: float if f.type in (float, "float") else type(f.default) for f in fields(cls)}
+        kinds = {f.name: _kind(f) for f in fields(cls)}
         for key, value in chosen.items():
             if key not in known_options:
                 valid = ", ".join(known_options) or "none"
@@ -285,6 +285,12 @@ def _check_declared(cls: type[Method]) -> None:
                     f"method {cls.name}: the class {own.__name__} declares the option {key} and is no dataclass; "
                     "write @dataclass above it."
                 )
+
+
+def _kind(known: "Field[Any]") -> type:
+    """Return the type of an option: its default's, and float for a whole number that is annotated so."""
+    whole = isinstance(known.default, int) and known.type in (float, "float")
+    return float if whole else type(known.default)
 
 
 def _typed(method: str, key: str, value: Any, kind: type, default: Any) -> Any:
