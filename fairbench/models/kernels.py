@@ -148,8 +148,7 @@ class _Largest(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)  # not what is returned, which the layer behind may write into
-        out = _Largest._of(x)
-        return out
+        return _Largest._of(x)
 
     @staticmethod
     @once_differentiable
