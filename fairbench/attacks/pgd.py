@@ -232,6 +232,14 @@ def _found(value: Tensor | None) -> Tensor:
     return value
 
 
+def pixel_step(epsilon: float) -> float:
+    """Return the default step at a radius in [0, 1] pixels (docs/definitions.md, "PGD-20").
+
+    It is min(2/255, epsilon/4), and from 16/255 on an eighth of the radius, so that 20 steps cross the ball.
+    """
+    return max(min(2 / 255, epsilon / 4), epsilon / 8)
+
+
 @dataclass(frozen=True)
 class PGDAttack:
     """PGD as an attack of the evaluation (docs/definitions.md, "PGD-20"): cross-entropy, one uniform start a restart.

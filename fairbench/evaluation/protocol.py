@@ -139,12 +139,14 @@ class Protocol:
 
     @property
     def pgd_step(self) -> float:
-        """The step PGD takes: from a radius of 16/255 on an eighth of it, so that 20 of them cross the ball."""
+        """The step PGD takes."""
         if self.step is not None:
             return self.step
         if self.inputs != "images":
             return self.epsilon / 4
-        return max(min(2 / 255, self.epsilon / 4), self.epsilon / 8)
+        from fairbench.attacks.pgd import pixel_step
+
+        return pixel_step(self.epsilon)
 
     @property
     def small_step(self) -> float:

@@ -6,13 +6,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from fairbench.attacks.base import PIXELS, Space
-from fairbench.attacks.pgd import pgd
+from fairbench.attacks.pgd import pgd, pixel_step
 from fairbench.randomness import uniform_noise
 from fairbench.training.data import TrainingData
 from fairbench.training.method import ClassErrors
 
 _STEPS = 20
-_STEP = 2 / 255
 _BATCH = 500
 
 
@@ -36,7 +35,7 @@ def class_errors(
     index
         (N,) positions in the training set; the random starts depend on them alone.
     """
-    step = max(min(_STEP, epsilon / 4), epsilon / 8) if space is PIXELS else epsilon / 4
+    step = pixel_step(epsilon) if space is PIXELS else epsilon / 4
     seen: dict[str, list[torch.Tensor]] = {"std": [], "rob": [], "changed": [], "loss": []}
     for start in range(0, len(data), _BATCH):
         rows = torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device)
