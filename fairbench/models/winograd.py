@@ -6,6 +6,7 @@ convolution too, with the kernel turned round. Rounding is about three times tha
 results' spread; layers change their class, not their tensors.
 """
 
+import threading
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ _FEWEST = 16
 """With fewer tiles in a batch, reading four times the weights costs more than the products saved."""
 _AT_ONCE = 32
 """Output channels whose kernels are transformed at once: 36 float64 for 9 float32 should not be seen in the memory."""
+_making = threading.Lock()
 
 # The input, kernel and output transforms B^T, G and A^T.
 _INPUT = torch.tensor(
@@ -49,8 +51,7 @@ def use_winograd(module: nn.Module) -> tuple[str, ...]:
     """Let every layer of a frozen copy that qualifies compute so; return their names.
 
     It is used for float32 batches with channels last on a processor, sides a multiple of 4, and layers of 256 channels
-    or more; elsewhere the layer computes as it did. Weights must not change any more. Gradients go to the layer's input
-    alone.
+    or more; elsewhere the layer computes as it did. Gradients go to the layer's input alone.
     """
     return use_fast_kernels(module, (WinogradConv2d,))
 
@@ -81,11 +82,13 @@ class WinogradConv2d(nn.Conv2d):
 
     def products(self, *, gradient: bool = False) -> Tensor:
         """Return the (36, C, O) matrices of the kernel, or (36, O, C) of that which takes gradients back."""
-        kept: dict[bool, Tensor] = self.__dict__.setdefault("_kept", {})
-        if gradient not in kept:
-            weight = self.weight.detach()
-            kept[gradient] = transformed(weight.flip(2, 3).transpose(0, 1) if gradient else weight)
-        return kept[gradient]
+        kept: dict[bool, tuple[int, Tensor]] = self.__dict__.setdefault("_kept", {})
+        with _making:  # once, whatever number of threads asks
+            if gradient not in kept or kept[gradient][0] != self.weight._version:  # training moves the weights
+                weight = self.weight.detach()
+                made = transformed(weight.flip(2, 3).transpose(0, 1) if gradient else weight)
+                kept[gradient] = self.weight._version, made
+            return kept[gradient][1]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the matrices out of copies: they are eight times the weights, and made again in a moment."""

@@ -26,7 +26,9 @@ from fairbench.memory import keep_freed_memory
 from fairbench.models.bfloat16 import emulated
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
+from fairbench.models.parts import in_parts
 from fairbench.models.prepare import frozen
+from fairbench.models.winograd import use_winograd
 from fairbench.training.chosen_weights import ChosenWeights
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.hardware import Hardware, launch
@@ -205,6 +207,9 @@ class _Fit:
         attacked: Any = self.folded.module
         if not hardware.compile:  # the compiler makes kernels of its own
             use_fast_kernels(attacked)
+            use_winograd(attacked)
+            if layout == torch.channels_last:
+                attacked = in_parts(attacked, self.data.batch(torch.arange(min(2, self.count)))[0])
         self.attacked: Any = torch.compile(attacked) if hardware.compile else attacked
         context = Context(
             num_classes=dataset.num_classes,

@@ -150,3 +150,16 @@ def test_no_example_sees_another():
     x = batch(7, 256, 16, 16)
     alone = torch.cat([convolve(x[i : i + 1], fast.products(), fast.bias) for i in range(7)])
     torch.testing.assert_close(convolve(x, fast.products(), fast.bias), alone, **CLOSE)
+
+
+def test_matrices_follow_the_weights():
+    fast, x = layer(), batch(2, 256, 16, 16)
+    use_winograd(fast)
+    value_and_gradient(fast, x)
+    fast.weight.neg_()
+    value, gradient = value_and_gradient(fast, x)
+    expected = layer().requires_grad_(False)
+    expected.weight.neg_()
+    theirs = value_and_gradient(expected, x)
+    torch.testing.assert_close(value, theirs[0], **CLOSE)
+    torch.testing.assert_close(gradient, theirs[1], **CLOSE)
