@@ -129,6 +129,7 @@ def _pool(workers: int, threads: int) -> ThreadPoolExecutor:
             )
 
             def prepare() -> None:
+                torch.get_num_threads()  # settles the number that the thread begins with, or that comes later
                 torch.set_num_threads(threads)
                 ready.wait()
 

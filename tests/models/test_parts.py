@@ -103,6 +103,21 @@ def test_threads_elsewhere_keep_their_number():
     assert (torch.get_num_threads(), seen) == (3, [3])
 
 
+@pytest.mark.parametrize(("threads", "each"), [(1, 1), (2, 1), (4, 1), (8, 2)])
+def test_parts_share_the_threads_of_the_caller(threads, each):
+    seen = []
+
+    class Watched(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = (x.repeat(1, 100, 8, 8).exp() / 2).log().mean((1, 2, 3))[:, None]  # large enough to be shared
+            seen.append(torch.get_num_threads())
+            return x
+
+    torch.set_num_threads(threads)
+    InParts(Watched())(batch(128))
+    assert seen == [each] * 4
+
+
 def test_what_a_part_raises_is_raised():
     torch.set_num_threads(2)
     with pytest.raises(RuntimeError, match="size"):
