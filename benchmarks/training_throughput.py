@@ -47,7 +47,7 @@ from fairbench.evaluation.speed import PEAKS
 from fairbench.files import make_folder, write_json
 from fairbench.memory import keep_freed_memory
 from fairbench.models.architectures.resnet import ResNet18
-from fairbench.models.folding import Folded
+from fairbench.training.attack_copy import AttackCopy
 from fairbench.training.data import TrainingData
 from fairbench.training.method import Context, Method
 from fairbench.training.methods.bat import BAT
@@ -185,23 +185,19 @@ class Fairbench(Contender):
     def __init__(self, task: Task, method: Method) -> None:
         keep_freed_memory()
         super().__init__(task)
-        self.data = TrainingData.of(self.dataset, torch.device("cpu"))
+        self.data = TrainingData.of(self.dataset, torch.device("cpu"), torch.channels_last)
         self.generator = torch.Generator()
-        self.folded = Folded(self.module)
+        self.attacked = AttackCopy(self.module)
         self.method = method
         self.method.setup(
             Context(
                 num_classes=CLASSES,
                 device=torch.device("cpu"),
                 generator=self.generator,
-                attack_copy=lambda _: self._attack_copy(),
+                attack_copy=lambda _: self.attacked.now(),
             )
         )
         self.steps_right = getattr(method, "steps_right", [])
-
-    def _attack_copy(self) -> nn.Module:
-        self.folded.refresh()
-        return self.folded.module
 
     def prepared(self, module: nn.Module) -> nn.Module:
         """Lay out the network with channels last."""

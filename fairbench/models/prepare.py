@@ -19,7 +19,6 @@ from fairbench.models.bfloat16 import emulated, in_bfloat16
 from fairbench.models.folding import Folded
 from fairbench.models.kernels import use_fast_kernels
 from fairbench.models.layout import settle_layout
-from fairbench.models.parts import in_parts
 from fairbench.models.winograd import use_winograd
 
 _TOLERANCE = 1e-3
@@ -81,7 +80,6 @@ def _checked(plain: nn.Module, probe: Tensor) -> Prepared:
     layout, found = settle_layout(folded, probe)
     if layout == torch.channels_last:
         steps += ("channels-last",)
-        folded = in_parts(folded, probe.contiguous(memory_format=layout))
     with torch.no_grad():
         expected = plain(probe)
     if not (_agree(expected, found) and _same_gradient(plain, folded, probe[:_GRADIENT_PROBE], layout)):

@@ -6,7 +6,6 @@ convolution too, with the kernel turned round. Rounding is about three times tha
 results' spread; layers change their class, not their tensors.
 """
 
-import threading
 from typing import Any
 
 import torch
@@ -23,8 +22,7 @@ _TILES = 128
 _FEWEST = 16
 """With fewer tiles in a batch, reading four times the weights costs more than the products saved."""
 _AT_ONCE = 32
-"""Output channels whose kernels are transformed at once: 36 float64 for 9 float32 should not be seen in the memory."""
-_making = threading.Lock()
+"""Input channels whose kernels are transformed at once: 36 float64 for 9 float32 should not be seen in the memory."""
 
 # The input, kernel and output transforms B^T, G and A^T.
 _INPUT = torch.tensor(
@@ -45,6 +43,7 @@ _OUTPUT = torch.tensor(
     [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]], dtype=torch.float64
 )
 _INPUTS, _OUTPUTS = torch.kron(_INPUT, _INPUT).float(), torch.kron(_OUTPUT, _OUTPUT).float()
+_KERNELS = torch.kron(_KERNEL, _KERNEL)
 
 
 def use_winograd(module: nn.Module) -> tuple[str, ...]:
@@ -83,12 +82,11 @@ class WinogradConv2d(nn.Conv2d):
     def products(self, *, gradient: bool = False) -> Tensor:
         """Return the (36, C, O) matrices of the kernel, or (36, O, C) of that which takes gradients back."""
         kept: dict[bool, tuple[int, Tensor]] = self.__dict__.setdefault("_kept", {})
-        with _making:  # once, whatever number of threads asks
-            if gradient not in kept or kept[gradient][0] != self.weight._version:  # training moves the weights
-                weight = self.weight.detach()
-                made = transformed(weight.flip(2, 3).transpose(0, 1) if gradient else weight)
-                kept[gradient] = self.weight._version, made
-            return kept[gradient][1]
+        if gradient not in kept or kept[gradient][0] != self.weight._version:  # training moves the weights
+            weight = self.weight.detach()
+            made = transformed(weight.flip(2, 3).transpose(0, 1) if gradient else weight)
+            kept[gradient] = self.weight._version, made
+        return kept[gradient][1]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the matrices out of copies: they are eight times the weights, and made again in a moment."""
@@ -110,11 +108,11 @@ class _Convolution(torch.autograd.Function):
 
 def transformed(weight: Tensor) -> Tensor:
     """Return a kernel (O, C, 3, 3) as 36 matrices (36, C, O)."""
-    found = weight.new_empty(6, 6, weight.shape[1], weight.shape[0])
-    for part, out in zip(weight.split(_AT_ONCE), found.split(_AT_ONCE, dim=3), strict=True):
-        rows = torch.einsum("ij,ocjk->ocik", _KERNEL, part.double())
-        out.copy_(torch.einsum("ocik,lk->ilco", rows, _KERNEL))
-    return found.flatten(0, 1)
+    found = weight.new_empty(36, weight.shape[1], weight.shape[0])
+    taps = weight.permute(2, 3, 1, 0).flatten(0, 1)
+    for part, out in zip(taps.split(_AT_ONCE, dim=1), found.split(_AT_ONCE, dim=1), strict=True):
+        out.copy_(torch.mm(_KERNELS, part.double().flatten(1)).view_as(out))
+    return found
 
 
 def convolve(x: Tensor, products: Tensor, bias: Tensor | None = None) -> Tensor:

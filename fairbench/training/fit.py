@@ -24,11 +24,8 @@ from fairbench.errors import FairbenchError, RecipeError, first_line
 from fairbench.guessing import collapsed
 from fairbench.memory import keep_freed_memory
 from fairbench.models.bfloat16 import emulated
-from fairbench.models.folding import Folded
-from fairbench.models.kernels import use_fast_kernels
-from fairbench.models.parts import in_parts
 from fairbench.models.prepare import frozen
-from fairbench.models.winograd import use_winograd
+from fairbench.training.attack_copy import AttackCopy
 from fairbench.training.chosen_weights import ChosenWeights
 from fairbench.training.data import TrainingData, split_validation
 from fairbench.training.hardware import Hardware, launch
@@ -203,19 +200,12 @@ class _Fit:
         optimizer = make_optimizer(module, recipe.optimizer)
         compiled: Any = torch.compile(module) if hardware.compile else module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
-        self.folded = Folded(module, torch.bfloat16 if recipe.precision == "bf16" else None)
-        attacked: Any = self.folded.module
-        if not hardware.compile:  # the compiler makes kernels of its own
-            use_fast_kernels(attacked)
-            use_winograd(attacked)
-            if layout == torch.channels_last:
-                attacked = in_parts(attacked, self.data.batch(torch.arange(min(2, self.count)))[0])
-        self.attacked: Any = torch.compile(attacked) if hardware.compile else attacked
+        self.attacked = AttackCopy(module, recipe.precision, compiled=hardware.compile)
         context = Context(
             num_classes=dataset.num_classes,
             device=self.fabric.device,
             generator=self.generator,
-            attack_copy=lambda asked: self._attack_copy() if asked in (self.model, module) else frozen(asked),
+            attack_copy=lambda asked: self.attacked.now() if asked in (self.model, module) else frozen(asked),
             held=self.held,
             source=None if source is None else frozen(source.to(self.fabric.device)),
             rank=self.processes.rank,
@@ -380,11 +370,6 @@ class _Fit:
             f"epoch is in {self.folder.path}."
         )
 
-    def _attack_copy(self) -> nn.Module:
-        self.folded.refresh()
-        attacked: nn.Module = self.attacked
-        return attacked
-
     def _validate_once(self) -> Callable[[], ClassErrors]:
         """Return a function that validates when first called and then remembers."""
         found: list[ClassErrors] = []
@@ -402,7 +387,7 @@ class _Fit:
             raise RecipeError("this recipe needs held-out training images: set validation_per_class above 0.")
         self.module.eval()
         found = class_errors(
-            self._attack_copy(),
+            self.attacked.now(),
             self.module,
             self.held,
             self.held_index,
