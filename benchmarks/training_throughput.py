@@ -187,7 +187,8 @@ class Fairbench(Contender):
         super().__init__(task)
         self.data = TrainingData.of(self.dataset, torch.device("cpu"), torch.channels_last)
         self.generator = torch.Generator()
-        self.attacked = AttackCopy(self.module)
+        some, _, _ = self.dataset.batch(slice(0, 2))
+        self.attacked = AttackCopy(self.module, some.to(task.dtype, memory_format=torch.channels_last))
         self.method = method
         self.method.setup(
             Context(

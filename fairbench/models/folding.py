@@ -6,8 +6,10 @@ over every feature map.
 """
 
 import copy
+import inspect
 import logging
 import operator
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -28,16 +30,23 @@ _PAIRS: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_one_at_a_time = threading.Lock()
+"""Held while the tracer's replacements of torch's functions stand."""
+
+
 class Folded:
     """A frozen copy of a module in ``eval()`` mode, batch norm folded where the graph allows it.
 
     Parameters
     ----------
     module
-        The original; it stays as it is. A module that cannot be traced is copied without folding: nothing is lost but
-        speed.
+        The original; it stays as it is. A module that cannot be traced, that has hooks, or whose forward pass uses
+        tensors of its own making, is copied without folding: nothing is lost but speed.
     dtype
         What the copy computes in; it takes and returns float32 all the same. Default: what the original does.
+    fold
+        False: a plain copy.
 
     Attributes
     ----------
@@ -47,11 +56,12 @@ class Folded:
         Names of the convolution and the batch norm that became one, in the original.
     """
 
-    def __init__(self, module: nn.Module, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, module: nn.Module, dtype: torch.dtype | None = None, *, fold: bool = True) -> None:
         self._original = module
         self.module: nn.Module = copy.deepcopy(module).eval().requires_grad_(False)
         self.pairs: list[tuple[str, str]] = []
-        if any(isinstance(m, tuple(_PAIRS.values())) for m in self.module.modules()):
+        has_norm = any(isinstance(m, tuple(_PAIRS.values())) for m in self.module.modules())
+        if fold and has_norm and not any(map(_has_hooks, self.module.modules())):  # tracing loses hooks
             self._fold()
         self._sources = _tensors(module)
         if dtype is not None:
@@ -82,10 +92,16 @@ class Folded:
             logger.info("batch norm not folded: %s", error)
             return
         modules = dict(traced.named_modules())
+        read = {str(node.target) for node in traced.graph.nodes if node.op == "get_attr"}
+        if made := sorted(read - set(_tensors(self.module))):  # constants, drawn at random perhaps
+            logger.info("batch norm not folded: the forward pass makes tensors (%s)", ", ".join(made))
+            return
         shared = _shared_parameters(traced)
         for node in list(traced.graph.nodes):
             pair = _foldable(node, modules)
             if pair is None or any(id(p) in shared for name in pair for p in modules[name].parameters()):
+                continue
+            if any(name.rpartition(".")[0] in pair for name in read):  # the forward pass reads what would be folded
                 continue
             conv = modules[pair[0]]
             if conv.bias is None:
@@ -110,17 +126,25 @@ class Folded:
 def _gradients_as_written() -> Iterator[None]:
     """Refuse to trace what decides on its own gradients: the tracer would record the forward pass, and lose them."""
 
-    def refuse(*_: Any) -> None:
-        raise TypeError("the forward pass has gradients of its own making")
+    tracing = threading.get_ident()
 
-    with ExitStack() as stack:
-        for owner, name, instead in (
-            (torch.autograd.Function, "apply", classmethod(refuse)),
-            (torch.no_grad, "__enter__", refuse),
-            (torch.set_grad_enabled, "__init__", refuse),
+    def refusing(before: Any) -> Any:
+        def refuse(owner: Any, *arguments: Any, **named: Any) -> Any:
+            if threading.get_ident() == tracing:  # the replacement is everyone's, the refusal this thread's
+                raise TypeError("the forward pass has gradients of its own making")
+            bound = before.__get__(owner, type(owner)) if inspect.isfunction(before) else before.__get__(None, owner)
+            return bound(*arguments, **named)
+
+        return refuse if inspect.isfunction(before) else classmethod(refuse)
+
+    with _one_at_a_time, ExitStack() as stack:
+        for owner, name in (
+            (torch.autograd.Function, "apply"),
+            (torch.no_grad, "__enter__"),
+            (torch.set_grad_enabled, "__init__"),
         ):
             stack.callback(setattr, owner, name, owner.__dict__[name])
-            setattr(owner, name, instead)
+            setattr(owner, name, refusing(owner.__dict__[name]))
         yield
 
 
@@ -135,6 +159,11 @@ class _Cast(nn.Module):
         """Map (B, ...) float32 to (B, K) float32 logits."""
         logits: Tensor = self.module(x.to(self.dtype))
         return logits.float()
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether something is called before or after it, forward or backward."""
+    return any(getattr(module, name, None) for name in _HOOKS)
 
 
 def _work_in_place(traced: fx.GraphModule) -> None:

@@ -33,11 +33,11 @@ def settle_layout(module: nn.Module, x: Tensor) -> tuple[Layout, Tensor]:
     """
     if any(_is_wide(m) for m in module.modules()):
         before = [(t, t.data) for t in (*module.parameters(), *module.buffers())]
-        module.to(memory_format=torch.channels_last)
         try:
+            module.to(memory_format=torch.channels_last)
             with torch.no_grad():
                 return torch.channels_last, module(x.contiguous(memory_format=torch.channels_last))
-        except RuntimeError:  # "view size is not compatible": a network written for one layout
+        except RuntimeError:  # "view size is not compatible": a network written for one layout; or 5-D weights
             for tensor, data in before:  # with one channel the two layouts are told apart by strides alone
                 tensor.data = data
     with torch.no_grad():

@@ -80,9 +80,7 @@ def _checked(plain: nn.Module, probe: Tensor) -> Prepared:
     layout, found = settle_layout(folded, probe)
     if layout == torch.channels_last:
         steps += ("channels-last",)
-    with torch.no_grad():
-        expected = plain(probe)
-    if not (_agree(expected, found) and _same_gradient(plain, folded, probe[:_GRADIENT_PROBE], layout)):
+    if not _is_same(plain, folded, probe, layout, found):
         warning = "the attack-ready copy disagreed with the model on a probe batch; the model itself is attacked."
         return Prepared(plain, ("eval", "frozen"), warning)
     return Prepared(folded, steps)
@@ -139,6 +137,20 @@ def gradient_kind(module: nn.Module, x: Tensor) -> list[str]:
     total = float(norms.norm())
     size = f"16^{round(math.log2(total) / 4)}" if 0 < total < math.inf else str(total)
     return [size, *("0" if norm == 0 else "some" for norm in norms.tolist())]
+
+
+def is_same(plain: nn.Module, copied: nn.Module, x: Tensor) -> bool:
+    """Whether a copy computes what a frozen module does, and passes back the same, at (B, ...) inputs in its layout."""
+    with torch.no_grad():
+        found = copied(x)
+    channels_last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    return _is_same(plain, copied, x, torch.channels_last if channels_last else torch.contiguous_format, found)
+
+
+def _is_same(plain: nn.Module, copied: nn.Module, x: Tensor, layout: torch.memory_format, found: Tensor) -> bool:
+    with torch.no_grad():
+        expected = plain(x)
+    return _agree(expected, found) and _same_gradient(plain, copied, x[:_GRADIENT_PROBE], layout)
 
 
 def _same_gradient(plain: nn.Module, folded: nn.Module, probe: Tensor, layout: torch.memory_format) -> bool:

@@ -42,6 +42,9 @@ from fairbench.training.validation import class_errors
 _PASSES = 1 << 19
 """Seeds of the orders of passes that are cut in epochs lie this far behind those of epochs."""
 
+_COMPARED = 8
+"""Examples on which the attacked copy is compared with the network before the first step."""
+
 Report = Callable[[dict[str, Any]], None]
 """Called with a row of the history after each epoch, with {"epoch", "progress", "loss"} during it, with {"note": text}
 and the hashes of data and start when it begins, and with {"warning": text} when something looks wrong."""
@@ -200,7 +203,8 @@ class _Fit:
         optimizer = make_optimizer(module, recipe.optimizer)
         compiled: Any = torch.compile(module) if hardware.compile else module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
-        self.attacked = AttackCopy(module, recipe.precision, compiled=hardware.compile)
+        some, _ = self.data.batch(torch.arange(min(_COMPARED, len(self.data))))
+        self.attacked = AttackCopy(module, some, recipe.precision, compiled=hardware.compile)
         context = Context(
             num_classes=dataset.num_classes,
             device=self.fabric.device,
@@ -234,6 +238,8 @@ class _Fit:
         slow = emulated(self.fabric.device) if self.recipe.precision == "bf16" else None
         if slow is not None and not self.clock.over(first_epoch):
             self.report({"warning": f"{slow} Pass --precision 32, or train on another machine."})
+        if self.attacked.warning is not None and not self.clock.over(first_epoch):
+            self.report({"warning": self.attacked.warning})
         if first_epoch == 0:
             self._seed(-1)
             with self._methods_own("in begin"):

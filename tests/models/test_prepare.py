@@ -195,7 +195,7 @@ class Switched(StraightThrough):
 
 
 class Hooked(StraightThrough):
-    """Scales its gradient by a hook, which the copying does not look for."""
+    """Scales its gradient by a hook, which tracing would lose."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,16 +217,14 @@ def gradient(module: nn.Module) -> Tensor:
     return x.grad
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"), [(StraightThrough, False), (Steadied, False), (Switched, False), (Hooked, True)]
-)
+@pytest.mark.parametrize("kind", [StraightThrough, Steadied, Switched, Hooked])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_gradient_of_the_models_own_making_is_kept(kind: type[nn.Module], told: bool, precision: str) -> None:
+def test_a_gradient_of_the_models_own_making_is_kept(kind: type[nn.Module], precision: str) -> None:
     module = with_statistics(kind()).eval()
     prepared = prepare(module, PROBE, precision)
-    assert ("disagreed with the model" in (prepared.warning or "")) == told
+    assert "disagreed" not in (prepared.warning or "")
     expected, found = gradient(module), gradient(prepared.module)
-    assert (found - expected).norm() <= (1e-6 if precision == "fp32" or told else 0.3) * expected.norm()
+    assert (found - expected).norm() <= (1e-6 if precision == "fp32" else 0.3) * expected.norm()
 
 
 def test_what_tracing_refuses_is_allowed_again_after_it() -> None:

@@ -1,0 +1,177 @@
+"""What may be folded, and that nothing else is: a copy must compute what the network does, whatever it was given."""
+
+import threading
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairbench.models.folding import Folded
+from fairbench.models.layout import settle_layout
+from fairbench.training.attack_copy import AttackCopy
+
+
+class Plain(nn.Module):
+    """A convolution, its batch norm and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c, self.n, self.head = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8, 4)
+        with torch.no_grad():
+            for tensor in (self.n.running_mean, self.n.running_var, self.n.weight, self.n.bias):
+                tensor.uniform_(0.5, 1.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.n(self.c(x)).relu().mean((2, 3)))
+
+
+class HookOnRoot(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_forward_pre_hook(lambda _module, args: ((args[0] - 0.5) / 0.2,))
+
+
+class HookOnConvolution(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c.register_forward_hook(lambda _module, _args, out: 2 * out)
+
+
+class HookOnNorm(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.n.register_forward_pre_hook(lambda _module, args: (args[0] + 1,))
+
+
+class ReadsTheWeight(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.c.weight.mean()
+
+
+class PlainTensor(Plain):
+    """An attribute that is no buffer: the trace makes it one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.m = torch.full((1, 3, 1, 1), 0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - self.m)
+
+
+class NewTensor(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - torch.tensor([0.5]))
+
+
+KINDS = [Plain, HookOnRoot, HookOnConvolution, HookOnNorm, ReadsTheWeight, PlainTensor, NewTensor]
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_computes_what_the_network_does_and_follows_it(kind, x):
+    torch.manual_seed(0)
+    module = kind().eval()
+    copied = Folded(module)
+    assert bool(copied.pairs) == (kind is Plain)
+    torch.testing.assert_close(copied.module(x), module(x), rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        module.c.weight.mul_(1.5)
+    copied.refresh()
+    torch.testing.assert_close(copied.module(x), module(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["32", "bf16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_attacks_the_network_that_it_trains(kind, precision, x):
+    torch.manual_seed(0)
+    module = kind()
+    attacked = AttackCopy(module, x, precision)
+    told = precision == "bf16" and kind in (PlainTensor, NewTensor)  # tensors that stay float32
+    assert ("attacked in float32" in (attacked.warning or "")) == told
+    with torch.no_grad():
+        module.c.weight.mul_(1.5)
+        off = (attacked.now()(x) - module.eval()(x)).abs().max()
+    assert off < (1e-5 if precision == "32" else 0.1)
+
+
+class Counting(Plain):
+    """What tracing takes for a constant is not."""
+
+    factor = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * Counting.factor
+
+
+def test_a_copy_that_disagrees_is_not_attacked_and_that_is_said(x, monkeypatch):
+    refresh = Folded.refresh
+
+    def later(copied: Folded) -> None:
+        refresh(copied)
+        monkeypatch.setattr(Counting, "factor", 3.0)
+
+    monkeypatch.setattr(Folded, "refresh", later)
+    module = Counting()
+    attacked = AttackCopy(module, x)
+    assert attacked.warning == "the attack-ready copy disagreed with the network: a plain copy is attacked."
+    torch.testing.assert_close(attacked.now()(x), module.eval()(x))
+
+
+def test_other_threads_go_on_while_one_traces():
+    """The tracer's refusals are for the forward pass that is traced."""
+    failed, stop = [], threading.Event()
+
+    def other() -> None:
+        while not stop.is_set():
+            try:
+                with torch.no_grad(), torch.set_grad_enabled(False):
+                    pass
+            except TypeError as error:
+                failed.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        pairs = [Folded(Plain()).pairs for _ in range(20)]
+    finally:
+        stop.set()
+        thread.join()
+    assert failed == []
+    assert all(pairs)
+
+
+def test_threads_may_trace_at_once():
+    folded: list[Folded] = []
+    threads = [threading.Thread(target=lambda: folded.append(Folded(Plain()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [bool(one.pairs) for one in folded] == [True] * 4
+    with torch.no_grad():
+        assert not torch.ones(1, requires_grad=True).mul(2).requires_grad
+
+
+class Wide5d(nn.Module):
+    """Channels-last is for four dimensions; this network has a tensor of five."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(32, 32, 3)
+        self.register_buffer("anchor", torch.zeros(1, 1, 1, 2, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x) + self.anchor.sum()
+
+
+def test_a_network_with_tensors_of_five_dimensions_keeps_its_layout():
+    module, x = Wide5d(), torch.rand(2, 32, 8, 8)
+    layout, found = settle_layout(module, x)
+    assert layout == torch.contiguous_format
+    assert torch.equal(found, module(x).detach())
+    assert module.conv.weight.is_contiguous()
