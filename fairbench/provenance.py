@@ -126,6 +126,9 @@ def sha256_state(state: Mapping[str, Any]) -> str:
 
     parts: list[bytes] = []
     for key in sorted(state):
+        if not isinstance(state[key], torch.Tensor):  # what a module of one's own keeps beside its tensors
+            parts.append(f"{key}:{state[key]!r}".encode())
+            continue
         tensor = state[key].detach().cpu().contiguous()
         parts.append(f"{key}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
         parts.append(tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import check_attributes, load_both, load_source, run_shown
+from fairbench.cli.evaluate import check_attributes, load_all, run_shown
 from fairbench.errors import ProtocolError
 
 
@@ -56,9 +56,8 @@ def eou(
         for name in dict.fromkeys(model):
             chosen = Protocol.named(options.protocol(protocol, name, dataset), **changes)
             loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
-            loaded, data = load_both(name, dataset, data_dir, chosen, loading)
+            loaded, data, source = load_all(name, dataset, data_dir, chosen, loading, transfer_from)
             check_attributes([attribute], data)
-            source = None if transfer_from is None else load_source(transfer_from, data)
             outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, source=source)
             options.one_of_a_name(loaded.name, found)
             found[loaded.name], tables[loaded.name] = measure(outcomes, attribute, attack), outcomes

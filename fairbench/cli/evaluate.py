@@ -105,7 +105,10 @@ def evaluate(
         bool, typer.Option("--in-range", help="Keep each feature in its range in the training split.")
     ] = False,
     transfer_from: Annotated[
-        str | None, typer.Option(help="A model that the attacks are made for, instead of --model.")
+        str | None,
+        typer.Option(
+            help="A model that the attacks are made for, instead of --model; a checkpoint takes pixels as they are."
+        ),
     ] = None,
     group: Annotated[
         list[str] | None, typer.Option(help="Also the errors by an attribute of the data; give it again.")
@@ -181,6 +184,9 @@ def evaluate(
         "output": output,
         "model_dir": model_dir,
     }
+    names = [*(models or []), *(name for name in (model, transfer_from) if name is not None)]
+    if model_dir is not None and not any(name.startswith("robustbench:") for name in names):
+        raise ModelError("--model-dir is where models robustbench:ID lie; none is asked for.")
     if group and format is Format.CSV:
         raise ProtocolError("--format csv has the classes alone: print groups in another format, or with --json.")
     from fairbench.reports import folder
@@ -199,8 +205,8 @@ def evaluate(
 
         def load(name: str) -> "tuple[Model, Dataset, Protocol, Model | None]":
             its = asked(name)
-            loaded, data = load_both(name, dataset, data_dir, its, dict(loading))
-            return loaded, data, its, None if transfer_from is None else load_source(transfer_from, data)
+            loaded, data, source = load_all(name, dataset, data_dir, its, dict(loading), transfer_from)
+            return loaded, data, its, source
 
         computing = {"engine": chosen_engine, "device": device, "resume": not fresh, "precision": precision.value}
         named = matching(models or [])
@@ -209,9 +215,8 @@ def evaluate(
         return
     chosen = _protocol(options.protocol(protocol, model, dataset), radii, changes)
     with folder.claimed(out):
-        loaded, data = load_both(model, dataset, data_dir, chosen, loading)
+        loaded, data, source = load_all(model, dataset, data_dir, chosen, loading, transfer_from)
         check_attributes(group, data)
-        source = None if transfer_from is None else load_source(transfer_from, data)
         outcomes, cached = run_shown(
             loaded,
             data,
@@ -261,7 +266,23 @@ def _engine(name: str, address: str | None, cpus: int | None, gpus: float | None
 def load_both(
     model: str, dataset: str | None, data_dir: str | None, protocol: "Protocol", options: dict[str, Any]
 ) -> "tuple[Model, Dataset]":
-    """Load the data first: a checkpoint's architecture may need to know its shape and class count."""
+    """Load data and model, as :func:`load_all` does."""
+    loaded, data, _ = load_all(model, dataset, data_dir, protocol, options, None)
+    return loaded, data
+
+
+def load_all(
+    model: str,
+    dataset: str | None,
+    data_dir: str | None,
+    protocol: "Protocol",
+    options: dict[str, Any],
+    transfer_from: str | None,
+) -> "tuple[Model, Dataset, Model | None]":
+    """Load data, model, and the model that attacks are made for if that is another one.
+
+    The data come first: a checkpoint's architecture may need to know their shape and class count.
+    """
     from fairbench.datasets import load_dataset
     from fairbench.datasets.named import has_features
     from fairbench.models import load_model
@@ -274,23 +295,18 @@ def load_both(
     protocol.check_inputs(dataset, "features" if has_features(dataset) else "images")
     split = "sample" if protocol.examples == "sample" else "test"
     data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
-    left_out = dropped_classes(model)
-    if drop is not None and left_out and set(classes(drop)) != set(left_out):
-        raise ModelError(
-            f"{model} was trained without classes {', '.join(map(str, left_out))}; leave out the same ones."
-        )
-    data = data.without_classes(left_out if drop is None else classes(drop))
-    loaded = load_model(
-        model, num_classes=data.num_classes, shape=data.shape, dataset=dataset, input_size=resize, **options
-    )
-    return loaded, data
-
-
-def load_source(name: str, data: "Dataset") -> "Model":
-    """Load the model that attacks are made for (``--transfer-from``)."""
-    from fairbench.models import load_model
-
-    return load_model(name, num_classes=data.num_classes, shape=data.shape)
+    drop = dropped_classes(model) if drop is None else classes(drop)
+    names = [model, *([] if transfer_from is None else [transfer_from])]
+    for name in names:
+        left_out = dropped_classes(name)
+        if left_out and set(drop) != set(left_out):
+            listed = ", ".join(map(str, left_out))
+            raise ModelError(f"{name} was trained without classes {listed}; leave out the same ones.")
+    data = data.without_classes(drop)
+    common: dict[str, Any] = {"num_classes": data.num_classes, "shape": data.shape, "dataset": dataset}
+    common |= {"input_size": resize, "model_dir": options.pop("model_dir", None)}
+    loaded = load_model(model, **common, **options)
+    return loaded, data, None if transfer_from is None else load_model(transfer_from, **common)
 
 
 def check_attributes(names: list[str], data: "Dataset") -> None:

@@ -1,13 +1,11 @@
 """Arrays as people store them, brought to (N, C, H, W) images and int64 labels."""
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from fairbench.datasets.base import Dataset
-from fairbench.errors import DatasetError
+from fairbench.errors import DatasetError, FairbenchError, first_line
 
 _NO_INDEX = np.empty(0, dtype=np.int64)
 MAX_LABEL = 2**15 - 1
@@ -20,7 +18,7 @@ _PLAIN = (("x", "y"), ("images", "labels"), ("inputs", "labels"), ("data", "labe
 def load_npz(path: Path, split: str = "test", *, name: str | None = None, classes: tuple[str, ...] = ()) -> Dataset:
     """Read a ``.npz`` with ``x_test, y_test`` (and ``x_train, y_train``), or ``x, y`` alone for the test split.
 
-    An array ``classes`` of strings in the file names the classes; otherwise ``classes``, otherwise 0..max label.
+    ``classes`` names the classes; otherwise an array ``classes`` of strings in the file; otherwise 0..max label.
 
     Raises
     ------
@@ -32,15 +30,21 @@ def load_npz(path: Path, split: str = "test", *, name: str | None = None, classe
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             x_key, y_key = _keys(name, archive.files, split)
             inputs, labels = archive[x_key], archive[y_key]
-            if "classes" in archive.files:
-                classes = tuple(str(c) for c in np.atleast_1d(archive["classes"]))
+            if not classes and "classes" in archive.files:
+                classes = tuple(map(_text, np.atleast_1d(archive["classes"])))
             index = _whole_numbers(name, "index", archive["index"]) if _has_index(archive.files, split) else _NO_INDEX
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
-        raise DatasetError(f"{name}: not a readable .npz of plain arrays ({error}).") from error
+    except FairbenchError:
+        raise
+    except Exception as error:  # whatever zip, its decoders and NumPy's parser raise of a damaged or strange file
+        raise DatasetError(f"{name}: not a readable .npz of plain arrays ({first_line(error)}).") from error
     labels = as_labels(name, labels)
     if not classes:
         classes = tuple(str(c) for c in range(int(labels.max(initial=-1)) + 1))
     return Dataset(name, as_images(name, inputs), labels, classes, index, split)
+
+
+def _text(name: object) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
 
 def _has_index(present: list[str], split: str) -> bool:

@@ -125,7 +125,7 @@ class Dataset:
 
         x = plain_tensor(self.inputs[rows])
         x = x.float().div_(255) if self.inputs.dtype == np.uint8 else x.float()
-        return x, torch.from_numpy(self.labels[rows]), self.index[rows]
+        return x, torch.from_numpy(np.ascontiguousarray(self.labels[rows])), self.index[rows]
 
     def subset(self, rows: np.ndarray) -> "Dataset":
         """Return the examples at some positions; they keep their ``index``."""
@@ -217,7 +217,9 @@ def _resize(inputs: np.ndarray, height: int, width: int) -> np.ndarray:
         import torch
         from torchvision.transforms.functional import resize
 
-        return resize(torch.from_numpy(inputs), [height, width], antialias=True).clamp(0, 1).numpy()
+        return (
+            resize(torch.from_numpy(np.ascontiguousarray(inputs)), [height, width], antialias=True).clamp(0, 1).numpy()
+        )
     resized = np.empty((*inputs.shape[:2], height, width), dtype=np.uint8)
     for image, out in zip(inputs, resized, strict=True):
         for channel, target in zip(image, out, strict=True):  # PIL resizes each channel on its own

@@ -67,7 +67,7 @@ def _split_folder(path: Path, split: str, name: str) -> Path:
     for candidate in _SPLITS[split]:
         if (path / candidate).is_dir() and any(p.is_dir() for p in (path / candidate).iterdir()):
             return path / candidate
-    if split != "test" or (path / "train").is_dir():
+    if split != "test" or ((path / "train").is_dir() and any(p.is_dir() for p in (path / "train").iterdir())):
         raise DatasetError(f"{name}: no folder '{split}' in {path}; expected {split}/<class>/<image>.")
     return path
 

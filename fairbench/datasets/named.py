@@ -9,7 +9,7 @@ import gzip
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from fairbench.datasets.folders import load_folder
 from fairbench.datasets.locate import data_folders
 from fairbench.datasets.tabular import CLASSES as ADULT_CLASSES
 from fairbench.datasets.tabular import read_adult
-from fairbench.errors import DatasetError, first_line
+from fairbench.errors import DatasetError, FairbenchError, first_line
 from fairbench.files import make_folder, remove_empty_folders
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -57,6 +57,7 @@ class NamedDataset:
     ``read`` takes (root, split, download) and returns the arrays in torchvision's layout under ``root``; that layout is
     there when one of ``markers`` is (none: nothing needs to be there); ``put`` says what to put where by hand.
     ``shape`` is that of an image, or of a feature vector; ``folder`` is the folder's name where it is another's.
+    ``sha256`` is that of the published test split as a :class:`Dataset`, where this project has seen it.
     """
 
     classes: tuple[str, ...]
@@ -66,6 +67,7 @@ class NamedDataset:
     markers: tuple[str, ...]
     put: str
     folder: str | None = None
+    sha256: str | None = None
 
     @property
     def has_features(self) -> bool:
@@ -140,6 +142,7 @@ NAMED = {
         _cifar("CIFAR10"),
         ("cifar-10-batches-py",),
         "cifar-10-batches-py/ (the unpacked cifar-10-python.tar.gz)",
+        sha256="f062132a98fbae1bd049d69bd4397ee44b98ac35536103c311438a7989b880af",
     ),
     "cifar100": NamedDataset(
         tuple(_CIFAR100),
@@ -168,6 +171,7 @@ NAMED = {
             "FashionMNIST/raw/t10k-labels-idx1-ubyte",
         ),
         "the four files *-ubyte.gz",
+        sha256="04a5b922b5d65cca81be511d9dfb39ca21ea6507fbdd55076108ad7efc0ac4d9",
     ),
     "imagenette": NamedDataset(
         tuple(_IMAGENETTE.values()),
@@ -199,24 +203,40 @@ def has_features(name: str) -> bool:
 def load_named(name: str, split: str, data_dir: str | Path | None = None, download: bool = True) -> Dataset:
     """Load a split of a named dataset from the first data folder that has it; download it if none has.
 
+    A note says so where a test split is not the published one: other images may lie under its name.
+
     Raises
     ------
     DatasetError
         It is nowhere and cannot be downloaded; the message names the file and the folder to put it in.
     """
+    data = _found_or_fetched(name, split, data_dir, download)
+    note = _differs(NAMED[name], data) if split == "test" else None
+    return data if note is None else replace(data, notes=(*data.notes, f"{note} of {name}"))
+
+
+def _differs(named: NamedDataset, data: Dataset) -> str | None:
+    if len(data) != named.test_size:
+        return f"{len(data):,} {data.kind}, not the {named.test_size:,} of the published test split"
+    if named.sha256 is not None and data.sha256 != named.sha256:
+        return "not the images, labels or order of the published test split"
+    return None
+
+
+def _found_or_fetched(name: str, split: str, data_dir: str | Path | None, download: bool) -> Dataset:
     if not NAMED[name].markers:
         return _from_layout(name, Path(), split, False)
     folders = data_folders(data_dir)
     found = find_named(name, folders)
     if found is not None and found.suffix == ".npz":
         return load_npz(found, split, name=name, classes=NAMED[name].classes)
-    if found is not None:
-        return _from_layout(name, found, split, False)
     target = folders[-1] / _folder(name)
+    if found is not None:  # of a download that broke off in the middle the rest is fetched
+        return _from_layout(name, found, split, download and found == target and NAMED[name].has_features)
     if download:
         try:
             return _from_layout(name, make_folder(target), split, True)
-        except DatasetError as error:
+        except FairbenchError as error:  # of the data, or of a folder that cannot be written
             reason = f"and the download failed ({error.__cause__ or error})"
             remove_empty_folders(target)
     else:

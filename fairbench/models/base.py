@@ -62,9 +62,11 @@ class Model:
             settings.append(f"{name}:{sorted(plain.items())}")
             try:
                 source = inspect.getsourcefile(type(module))
-            except TypeError:  # a class made at run time
+            except (TypeError, OSError):  # a class made at run time, or typed into a notebook or an interpreter
                 continue
-            if source is not None and "torch/nn/modules" not in source.replace("\\", "/"):
+            if source is None or "torch/nn/modules" in source.replace("\\", "/"):
+                continue
+            if Path(source).is_file():
                 sources.add(source)
         described = [self.architecture, repr(self.module), *settings]
         return sha256_bytes("\n".join(described).encode(), *(Path(s).read_bytes() for s in sorted(sources)))
@@ -76,12 +78,14 @@ def as_model(module: "Model | nn.Module", name: str | None = None) -> Model:
     Raises
     ------
     ModelError
-        It is neither.
+        It is neither, or it is TorchScript.
     """
     if isinstance(module, Model):
         return module
     if not isinstance(module, nn.Module):
         raise ModelError(f"a model is a torch.nn.Module or what load_model returns, not {type(module).__name__}.")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ModelError("a TorchScript module cannot be frozen and copied: pass the network that it was made from.")
     return Model(module, name or type(module).__name__, type(module).__qualname__)
 
 

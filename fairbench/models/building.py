@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fairbench.errors import CheckpointError, ModelError
 from fairbench.models.architectures import ARCHITECTURES, Architecture
@@ -97,6 +98,7 @@ def mismatch(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> lis
 
     Batch norm's ``num_batches_tracked`` may be missing: it is not used in ``eval()`` and old checkpoints lack it.
     """
+    expected = {k: tensor for k, tensor in expected.items() if isinstance(tensor, Tensor)}  # a module may keep more
     missing = [k for k in expected if k not in given and not k.endswith("num_batches_tracked")]
     unexpected = [k for k in given if k not in expected]
     both = [k for k in expected if k in given]
@@ -150,8 +152,11 @@ def _build_external(
         )
     if any(tensor.is_meta for tensor in module.state_dict().values()):
         raise ModelError(f"--arch {arch}: weights on the meta device hold no numbers: build it on the cpu.")
-    size = getattr(builder, "input_size", None)
-    return module, tuple(size) if size else None
+    if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+        raise ModelError(f"--arch {arch}: it has lazy layers: pass a batch through the network before returning it.")
+    size: Any = getattr(builder, "input_size", None)  # of a class it may be anything: an MLP's number of inputs
+    pair = isinstance(size, tuple | list) and len(size) == 2 and all(type(n) is int for n in size)
+    return module, (size[0], size[1]) if pair else None
 
 
 def _torchvision_builder(name: str) -> Callable[..., nn.Module]:

@@ -23,13 +23,26 @@ from fairbench.errors import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".tar", ".safetensors")
 _NESTED = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
+_COUNTERS = ("n_averaged", "num_updates")
+"""What running averages of weights count beside them."""
+_PAGES = (b"<!doctype", b"<html", b"<head", b"<?xml")
 _FORCE_CODE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 _WRAPPERS = ("module.", "_orig_mod.")
 _NAMES = ("model.", "net.", *_WRAPPERS)
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
+    """Read the state_dict in a checkpoint, as :func:`read_checkpoint` does."""
+    return read_checkpoint(path)[0]
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Read the state_dict in a checkpoint: plain or nested, with or without wrapper prefixes; floats become float32.
+
+    Returns
+    -------
+    state, notes
+        The weights, and which were taken where the file holds several.
 
     Raises
     ------
@@ -43,12 +56,12 @@ def read_state(path: Path) -> dict[str, Tensor]:
         head = stream.read(512)
     if not head:
         raise CheckpointError(f"checkpoint {path} is empty (0 bytes); fetch it again.")
-    if head.lstrip()[:1] == b"<":
+    if head.lstrip().lower().startswith(_PAGES):
         raise CheckpointError(
             f"checkpoint {path} is a web page, not weights: the download failed (a drive's warning page, a login); "
             "fetch the file itself."
         )
-    loaded = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path, head)
+    loaded, notes = (_read_safetensors(path), ()) if path.suffix == ".safetensors" else _read_torch(path, head)
     state = {key: tensor.float() if _is_reduced(tensor) else tensor for key, tensor in loaded.items()}
     for key, tensor in state.items():
         if (
@@ -62,7 +75,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
             )
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise CheckpointError(f"checkpoint {path}: '{key}' holds NaN or infinite weights; the training diverged.")
-    return state
+    return state, notes
 
 
 def safetensors_bytes(state: Mapping[str, Tensor]) -> bytes:
@@ -87,10 +100,9 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"checkpoint {path} is not a whole .safetensors file ({error}).") from error
 
 
-def _read_torch(path: Path, head: bytes) -> dict[str, Tensor]:
+def _read_torch(path: Path, head: bytes) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     try:
-        allowed = torch.serialization.safe_globals(_plain_globals())
-        with warnings.catch_warnings(), weights_only_loading(), allowed:
+        with warnings.catch_warnings(), weights_only_loading():
             warnings.simplefilter("ignore")  # of old pickles and TorchScript: the refusal says it in one line
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -104,15 +116,20 @@ def _read_torch(path: Path, head: bytes) -> dict[str, Tensor]:
         if head[:2] == b"PK":
             raise CheckpointError(f"checkpoint {path} is cut short or damaged; fetch it again.") from error
         raise CheckpointError(f"checkpoint {path} is not a PyTorch checkpoint ({_first_line(error)}).") from error
-    return _strip_prefixes(_find_state(path, loaded))
+    state, notes = _find_state(path, loaded)
+    return _strip_prefixes(state), notes
 
 
 @contextlib.contextmanager
 def weights_only_loading() -> Iterator[None]:
-    """Take back, for a while, the environment variable that makes other people's ``torch.load`` run code."""
+    """Let other people's ``torch.load`` admit, for a while, plain values beside tensors, and never run code.
+
+    An environment variable that makes it run code is taken back.
+    """
     held = os.environ.pop(_FORCE_CODE, None)
     try:
-        yield
+        with torch.serialization.safe_globals(_plain_globals()):
+            yield
     finally:
         if held is not None:
             os.environ[_FORCE_CODE] = held
@@ -143,18 +160,33 @@ def _why_refused(path: Path, message: str) -> str:
     )
 
 
-def _find_state(path: Path, loaded: Any) -> dict[str, Tensor]:
-    """Return the mapping with the most tensors: the whole, or what lies under one of its keys; usual keys win a tie."""
-    keys = [k for k in _NESTED if k in loaded] + [k for k in loaded] if isinstance(loaded, Mapping) else []
-    candidates = [loaded[key] for key in keys] + [loaded]
-    found = [{str(k): v for k, v in c.items() if isinstance(v, Tensor)} for c in candidates if isinstance(c, Mapping)]
-    best = max(found, key=len, default={})
-    if best:
-        return best
+def _find_state(path: Path, loaded: Any) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Return the weights: the whole, or the first usual key that holds at least as many; else the key with the most.
+
+    A note says what else they could have been.
+    """
+    nested = {str(key): _tensors(value) for key, value in loaded.items()} if isinstance(loaded, Mapping) else {}
+    nested = {key: tensors for key, tensors in nested.items() if tensors}
+    whole = _tensors(loaded)
+    usual = next((key for key in _NESTED if len(nested.get(key, ())) >= max(len(whole), 1)), None)
+    best = usual or max(nested, key=lambda key: len(nested[key]), default=None)
+    if best is not None and len(nested[best]) >= len(whole):
+        others = [key for key in nested if key != best and len(nested[key]) >= len(nested[best]) / 2]
+        also = f"weights under '{best}' taken; {', '.join(others)} holds some too"
+        return nested[best], (also,) if others else ()
+    if whole:
+        return whole, ()
     held = f"a {type(loaded).__name__}"
     if isinstance(loaded, Mapping):
         held += f" with {', '.join(str(k) for k in list(loaded)[:5]) or 'nothing'}"
     raise CheckpointError(f"checkpoint {path} holds {held}, but no state_dict (looked under {', '.join(_NESTED)}).")
+
+
+def _tensors(value: Any) -> dict[str, Tensor]:
+    """Return the tensors of a mapping, without counters; none of anything else."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {str(k): v for k, v in value.items() if isinstance(v, Tensor) and not (k in _COUNTERS and v.ndim == 0)}
 
 
 def _strip_prefixes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

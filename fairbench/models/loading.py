@@ -5,13 +5,14 @@ from pathlib import Path
 
 from torch import nn
 
+from fairbench.datasets.named import NAMED
 from fairbench.errors import CheckpointError, ModelError
 from fairbench.files import user_path
 from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model, Normalize, PickOutput
 from fairbench.models.building import build, fitting
 from fairbench.models.cards import CARD_FILE, RUN_FILE, ModelCard, card_names, load_card, read_card
-from fairbench.models.checkpoints import SUFFIXES, read_state
+from fairbench.models.checkpoints import SUFFIXES, read_checkpoint, read_state
 from fairbench.models.weights import weights_path
 
 Floats = tuple[float, ...]
@@ -71,7 +72,9 @@ def load_model(
     if text.startswith("robustbench:"):
         from fairbench.models.robustbench import load_robustbench
 
-        own_data = dataset is None or Path(dataset).exists()
+        if arch is not None:
+            raise ModelError(f"--arch goes with a checkpoint file; {text} brings its own architecture.")
+        own_data = dataset is None or (dataset not in NAMED and user_path(dataset).exists())
         trained_on = "cifar10" if own_data else str(dataset)
         model = load_robustbench(text.removeprefix("robustbench:"), trained_on, model_dir)
     elif text.startswith("torchvision:"):
@@ -182,15 +185,14 @@ def _load_card(
 
 
 def _load_checkpoint(path: Path, arch: str | None, num_classes: int | None, shape: tuple[int, ...] | None) -> Model:
-    state = read_state(path)
-    notes: tuple[str, ...] = ()
+    state, notes = read_checkpoint(path)
     if arch is None:
         fits = fitting(state)
         if len(fits) != 1:
             which = f"fits {', '.join(fits)}" if fits else "fits no built-in architecture"
             raise CheckpointError(f"checkpoint {path} {which}; say which with --arch.")
         arch = fits[0]
-        notes = (f"architecture {arch} recognised by its weights",)
+        notes += (f"architecture {arch} recognised by its weights",)
     module, size = build(arch, state, f"checkpoint {path}", num_classes=num_classes, shape=shape)
     if arch in ARCHITECTURES:  # elsewhere the last dense layer need not be the output; the logits are checked anyway
         _check_classes(str(path), _last_width(module), num_classes)

@@ -43,10 +43,12 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
                 f"RobustBench has no {dataset} {_THREAT_MODEL} model '{model_id}'.{_near(model_id, known)}"
             )
         folder = user_path(model_dir or "./models")
-        file = folder / dataset / _THREAT_MODEL / f"{model_id}.pt"
-        if file.is_file():
-            read_state(file)  # weights-only whatever the environment says, and a clear line where it is no weights
-        made = [path for path in file.parents if not path.exists()]
+        addresses = utils.all_models[utils.BenchmarkDataset(dataset)][utils.ThreatModel(_THREAT_MODEL)][model_id]
+        files = _files(folder / dataset / _THREAT_MODEL / f"{model_id}.pt", addresses.get("gdrive_id"))
+        for file in files:
+            if file.is_file():
+                read_state(file)  # weights-only whatever the environment says, and a clear line where it is no weights
+        made = [path for path in files[0].parents if not path.exists()] if files else []
         try:
             with weights_only_loading():
                 module = utils.load_model(model_id, model_dir=folder, dataset=dataset, threat_model=_THREAT_MODEL)
@@ -55,10 +57,23 @@ def load_robustbench(model_id: str, dataset: str = "cifar10", model_dir: str | P
                 with contextlib.suppress(OSError):  # not empty, or never made
                     path.rmdir()
             raise ModelError(
-                f"robustbench:{model_id} could not be loaded ({type(error).__name__}: {error}). "
-                f"Put its weights in {file} (address: RobustBench's model table), or check the network."
+                f"robustbench:{model_id} could not be loaded ({type(error).__name__}: {error}). {_advice(files)}"
             ) from error
     return Model(module, f"robustbench:{model_id}", f"robustbench:{model_id}", dataset=dataset)
+
+
+def _files(file: Path, address: str | list[str] | None) -> list[Path]:
+    """Return the files it is loaded from: one, one a member of an ensemble, or none (timm downloads it by itself)."""
+    if isinstance(address, list):
+        return [file.with_name(f"{file.name}_m{i}.pt") for i in range(len(address))]
+    return [file] if address else []
+
+
+def _advice(files: list[Path]) -> str:
+    if not files:
+        return "Its weights come from timm's hub: check the network."
+    more = f" (and so on up to {files[-1].name})" if len(files) > 1 else ""
+    return f"Put its weights in {files[0]}{more} (address: RobustBench's model table), or check the network."
 
 
 def _near(model_id: str, known: list[str]) -> str:

@@ -47,7 +47,10 @@ def _places() -> list[Path]:
 
 
 def _in_package(card: ModelCard) -> Path:
-    spec = find_spec(str(card.weights.package))
+    try:
+        spec = find_spec(str(card.weights.package))
+    except (ValueError, ImportError):  # no name of a package: __main__, or a part of one that is not there
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(f"{card.name}: its weights come with the package {card.weights.package}; install it.")
     path = Path(spec.submodule_search_locations[0]) / str(card.weights.path)

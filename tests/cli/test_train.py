@@ -160,3 +160,20 @@ def test_every_key_of_a_recipe_is_documented() -> None:
         keys += [f"{name}.{leaf}" for leaf in inner] if inner else [name]
     page = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
     assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def test_attacks_are_made_for_a_model_of_the_same_classes_alone(recipe: Path, cli: Cli, tmp_path: Path) -> None:
+    once = ("--set", "schedule.epochs=1")
+    for name, dropped in (("a", "[2, 3]"), ("b", "[1, 6]"), ("c", "[3, 2]")):
+        cli("train", "--recipe", recipe, "--out", tmp_path / name, *once, "--set", f"drop_classes={dropped}")
+    evaluate = ("evaluate", "--model", tmp_path / "a", "--steps", "1", "--json", "--transfer-from")
+    refused = cli(*evaluate, tmp_path / "b")
+    assert refused.code == 2
+    assert f"{tmp_path / 'b'} was trained without classes 1, 6; leave out the same ones" in refused.err
+    assert cli(*evaluate, tmp_path / "c").code == 0
+
+
+def test_a_download_folder_without_a_model_for_it_is_refused(cli: Cli, tmp_path: Path) -> None:
+    ran = cli("evaluate", "--model", "bat_lenet5_fashion_mnist", "--model-dir", tmp_path)
+    assert ran.code == 2
+    assert "--model-dir is where models robustbench:ID lie; none is asked for" in ran.err

@@ -33,6 +33,11 @@ def test_a_class_may_be_called_test(tmp_path):
     assert load_dataset(folder(tmp_path / "d", Image.new("L", (4, 4)), ("fresh", "test"))).classes == ("fresh", "test")
 
 
+def test_a_class_may_be_called_train(tmp_path):
+    classes = ("car", "plane", "train")
+    assert load_dataset(folder(tmp_path / "d", Image.new("L", (4, 4)), classes)).classes == classes
+
+
 @pytest.mark.parametrize("index", [[-1, 2, 3, 4], [0, 1, 2, 2**60], 7, [0, 1, 2, float("nan")]])
 def test_an_odd_index_is_one_clear_error(index, tmp_path):
     np.savez(tmp_path / "d.npz", x=np.zeros((4, 4, 4), np.uint8), y=[0, 1, 0, 1], index=index)

@@ -1,15 +1,16 @@
 """Datasets by name: the layouts people have on disk, where they are looked for, and what to do when there are none."""
 
 import gzip
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fairbench.datasets import load_dataset
+from fairbench.datasets import load_dataset, tabular
 from fairbench.datasets.named import NAMED, find_named
-from fairbench.errors import DatasetError
+from fairbench.errors import DatasetError, DownloadError
 
 DOWNLOADED = [name for name, known in NAMED.items() if known.markers]
 IMAGES = [name for name in DOWNLOADED if not NAMED[name].has_features]
@@ -201,3 +202,53 @@ def test_the_real_test_splits_are_whole(name: str, n: int, classes: int, request
     data = load_dataset(name, data_dir=request.getfixturevalue("data_dir")(name), download=False)
     assert len(data) == n == NAMED[name].test_size
     assert np.bincount(data.labels).tolist() == [n // classes] * classes
+    assert data.notes == ()
+
+
+def test_images_that_are_not_the_published_ones_are_said_to_be_others(tmp_path: Path) -> None:
+    write_npz(tmp_path, "cifar10")
+    assert load_dataset("cifar10", data_dir=tmp_path).notes == (
+        "20 images, not the 10,000 of the published test split of cifar10",
+    )
+    _, height, width = NAMED["fashion_mnist"].shape  # MNIST's files have the same names
+    folder = tmp_path / "fashion_mnist"
+    folder.mkdir()
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(idx(np.zeros((10_000, height, width))))
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(idx(np.arange(10_000) % 10))
+    assert load_dataset("fashion_mnist", data_dir=tmp_path).notes == (
+        "not the images, labels or order of the published test split of fashion_mnist",
+    )
+
+
+def test_a_named_dataset_has_its_own_class_names(tmp_path: Path) -> None:
+    path = write_npz(tmp_path, "cifar10")
+    arrays = dict(np.load(path))
+    np.savez(path, **arrays, classes=np.array(["cat"] * 10))
+    assert load_dataset("cifar10", data_dir=tmp_path).classes == NAMED["cifar10"].classes
+
+
+def test_a_download_of_two_files_that_broke_off_goes_on(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adult's first file is there; the second is fetched by the next run, but into a folder of ours alone."""
+    asked = []
+
+    def fetch(address: str, path: Path, _sha256: str) -> Path:
+        asked.append(path.name)
+        raise DownloadError("could not be fetched")
+
+    monkeypatch.setattr(tabular, "fetch", fetch)
+    (cache / "data" / "adult").mkdir(parents=True)
+    (cache / "data" / "adult" / "adult.data").write_bytes(b"")
+    monkeypatch.setitem(tabular.FILES, "train", ("adult.data", hashlib.sha256(b"").hexdigest()))
+    with pytest.raises(DatasetError):
+        load_dataset("adult")
+    assert asked == ["adult.test"]
+    with pytest.raises(DatasetError, match=r"adult\.test is missing"):
+        load_dataset("adult", download=False)
+    assert asked == ["adult.test"]
+
+
+def test_a_folder_that_cannot_be_written_does_not_hide_that_the_data_are_missing(cache: Path) -> None:
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / "data").write_text("a file where the folder would be")
+    with pytest.raises(DatasetError, match=r"cifar100 was not found in .*, and the download failed"):
+        load_dataset("cifar100")

@@ -1,6 +1,8 @@
 """A user's ``.npz``: every layout people store, and a clear line for what cannot be used."""
 
+import io
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,11 @@ def test_class_names_and_indices_come_from_the_file(tmp_path: Path) -> None:
     data = load_dataset(save(tmp_path / "own.npz", x=images(3), y=LABELS, classes=names, index=positions))
     assert data.classes == ("cat", "dog", "eel", "fox")
     assert data.index.tolist() == positions.tolist()
+
+
+def test_class_names_kept_as_bytes_are_text(tmp_path: Path) -> None:
+    path = save(tmp_path / "own.npz", x=images(3), y=LABELS, classes=np.array([b"cat", "d\u00f6g".encode(), b"eel"]))
+    assert load_dataset(path).classes == ("cat", "d\u00f6g", "eel")
 
 
 def test_without_names_classes_are_numbers_up_to_the_largest_label(tmp_path: Path) -> None:
@@ -185,10 +192,43 @@ def flipped(data: bytes) -> bytes:
     return bytes(damaged)
 
 
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def huge() -> bytes:
+    """An array whose header promises more than any memory holds."""
+    data = npy(X3)
+    start, end = data.index(b"'shape': "), data.index(b"\n")
+    return data[:start] + b"'shape': (9999999999999999,), }".ljust(end - start) + data[end:]
+
+
+def zipped(members: dict[str, bytes], method: int, *, damaged: bool = False) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    data = bytearray(stream.getvalue())
+    if damaged:
+        data[60:90] = bytes(30)
+    return bytes(data)
+
+
 @pytest.mark.parametrize(
     "damage",
-    [truncated, flipped, lambda _: b"", lambda _: b"<!DOCTYPE html><html></html>", lambda _: b"PK\x03\x04"],
-    ids=["truncated", "bytes flipped", "empty", "web page", "only a zip's first bytes"],
+    [
+        truncated,
+        flipped,
+        lambda _: b"",
+        lambda _: b"<!DOCTYPE html><html></html>",
+        lambda _: b"PK\x03\x04",
+        lambda _: npy(X3),
+        lambda _: zipped({"x.npy": npy(X3), "y.npy": npy(LABELS)}, zipfile.ZIP_LZMA, damaged=True),
+        lambda _: zipped({"x.npy": huge(), "y.npy": npy(LABELS)}, zipfile.ZIP_STORED),
+    ],
+    ids=["truncated", "flipped", "empty", "web page", "a zip's first bytes", "one array", "LZMA", "huge shape"],
 )
 def test_a_damaged_file_is_refused(damage: Any, tmp_path: Path) -> None:
     path = tmp_path / "own.npz"

@@ -1,7 +1,9 @@
 """Checkpoints that a review found misread: the right reading of each."""
 
+import argparse
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 from fairbench.errors import CheckpointError
 from fairbench.models import load_model
 from fairbench.models.architectures import ARCHITECTURES
-from fairbench.models.checkpoints import read_state
+from fairbench.models.checkpoints import read_state, safetensors_bytes, weights_only_loading
 
 
 @pytest.fixture
@@ -92,3 +94,59 @@ def test_a_path_beside_the_weights_is_plain(state, tmp_path):
     torch.save({"state_dict": state, "log": Path("/tmp/x")}, tmp_path / "net.pt")
     assert load_model(tmp_path / "net.pt").architecture == "small_cnn"
     assert isinstance(load_model(tmp_path / "net.pt").module, nn.Module)
+
+
+def other() -> dict[str, torch.Tensor]:
+    return ARCHITECTURES["resnet18"].build(num_classes=10).state_dict()
+
+
+def averaged(state) -> dict[str, torch.Tensor]:
+    return {"n_averaged": torch.tensor(7), **{f"module.{key}": value + 1 for key, value in state.items()}}
+
+
+@pytest.mark.parametrize(
+    ("nest", "note"),
+    [
+        (lambda s: {"state_dict": s, "teacher": other()}, "weights under 'state_dict' taken; teacher holds some too"),
+        (lambda s: {"model": s, "ema": averaged(s)}, "weights under 'model' taken; ema holds some too"),
+        (
+            lambda s: {"ema": {**averaged(s), "num_updates": torch.tensor(3)}, "net": s},
+            "weights under 'net' taken; ema",
+        ),
+        (lambda s: {"model": s, "optimizer": {"x": torch.zeros(1)}}, None),
+        (lambda s: {**s, "ema": {"x": torch.zeros(1)}}, None),
+    ],
+)
+def test_the_usual_keys_win_over_larger_mappings_and_that_is_said(nest, note, state, tmp_path):
+    torch.save(nest(state), tmp_path / "net.pt")
+    loaded = load_model(tmp_path / "net.pt", arch="small_cnn")
+    assert all(torch.equal(value, state[key]) for key, value in loaded.module.state_dict().items())
+    assert loaded.notes[:1] == () if note is None else loaded.notes[0].startswith(note)
+
+
+def test_a_running_average_is_a_checkpoint_by_itself(state, tmp_path):
+    torch.save(averaged(state), tmp_path / "net.pt")
+    loaded = load_model(tmp_path / "net.pt").module.state_dict()
+    assert all(torch.equal(value, state[key] + 1) for key, value in loaded.items())
+
+
+def test_a_safetensors_file_is_no_web_page_by_the_length_of_its_header(state, tmp_path):
+    """The file begins with that length, and 0x3c is "<"."""
+    path = tmp_path / "net.safetensors"
+    data = safetensors_bytes(state)
+    length = int.from_bytes(data[:8], "little")
+    padded = -(-(length - 0x3C) // 256) * 256 + 0x3C
+    path.write_bytes(padded.to_bytes(8, "little") + data[8 : 8 + length].ljust(padded) + data[8 + length :])
+    assert path.read_bytes()[:1] == b"<"
+    assert load_model(path).architecture == "small_cnn"
+
+
+def test_what_training_scripts_leave_is_admitted_and_code_is_not_where_others_load(tmp_path):
+    """As RobustBench calls torch.load, without a word of what is safe."""
+    file = tmp_path / "net.pt"
+    torch.save({"state_dict": {"w": torch.ones(1)}, "best": np.float64(3), "args": argparse.Namespace(lr=0.1)}, file)
+    with weights_only_loading():
+        assert torch.load(file)["args"].lr == 0.1
+    torch.save({"state_dict": {"w": torch.ones(1)}, "code": print}, file)
+    with weights_only_loading(), pytest.raises(pickle.UnpicklingError):
+        torch.load(file)

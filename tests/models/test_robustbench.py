@@ -85,3 +85,43 @@ def test_a_web_page_in_the_download_folder_is_refused(tmp_path: Path) -> None:
     file.write_text("<html>Quota exceeded</html>")
     with pytest.raises(FairbenchError, match=f"{ID}.*web page"):
         load_model(f"robustbench:{ID}", model_dir=tmp_path)
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=f"--arch goes with a checkpoint file; robustbench:{ID} brings its own"):
+        load_model(f"robustbench:{ID}", arch="lenet5", model_dir=tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["svhn", "cifar100"])
+def test_a_folder_called_like_a_dataset_does_not_change_which_model_is_meant(
+    folder: str, weights: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path)
+    message = "are for cifar10 or cifar100, not svhn" if folder == "svhn" else f"no cifar100 Linf model '{ID}'"
+    with pytest.raises(ModelError, match=message):
+        load_model(f"robustbench:{ID}", dataset=folder, model_dir=tmp_path / "zoo")
+
+
+def test_data_of_ones_own_are_for_the_cifar10_model(
+    weights: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.npz").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in (str(tmp_path / "mine.npz"), "~/mine.npz"):
+        assert load_model(f"robustbench:{ID}", dataset=path, model_dir=tmp_path / "zoo").dataset == "cifar10"
+
+
+@pytest.mark.parametrize(
+    ("model_id", "advice"),
+    [
+        ("Chen2020Adversarial", r"Chen2020Adversarial\.pt_m0\.pt \(and so on up to Chen2020Adversarial\.pt_m2\.pt\)"),
+        ("Debenedetti2022Light_XCiT-S12", "Its weights come from timm's hub: check the network"),
+    ],
+)
+def test_of_ensembles_and_timms_models_the_message_says_what_they_need(
+    model_id: str, advice: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=f"could not be loaded .*{advice}"):
+        load_model(f"robustbench:{model_id}", model_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
