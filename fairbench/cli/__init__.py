@@ -4,6 +4,7 @@ Errors are one line on stderr and exit code 2; ``--debug`` shows the traceback.
 """
 
 import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,11 +13,16 @@ from typing import Any
 
 from fairbench.errors import FairbenchError
 
+_RESUMED = {"evaluate", "train", "luf", "curve", "tendency", "eou", "submit", "reproduce"}
+"""Commands that keep what they have computed."""
 _USER_ERROR, _INTERNAL_ERROR, _INTERRUPTED = 2, 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell: what would be said there is said to nobody
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (until the process ends)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")  # a terminal without a character is no reason to stop
@@ -25,29 +31,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:  # noqa: PLR0911  (one return an error kind is the clearest)
     """Run the command line and return its exit code."""
-    import typer
-    from typer.main import get_command
-
-    from fairbench.cli.app import app
-
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         _check(arguments)
+        from typer.main import get_command
+
+        from fairbench.cli.app import app
+
         result = get_command(app)(arguments, prog_name="fairbench", standalone_mode=False)
         if result == _INTERRUPTED:  # Typer turns a keyboard interrupt into this code
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except FairbenchError as error:
         return _fail(str(error), _USER_ERROR, debug)
+    except KeyboardInterrupt:
+        return _fail(_stopped(arguments), _INTERRUPTED, debug)
     except _usage_errors() as error:
         message = error.format_message()
         if type(error).__name__ != "NoArgsIsHelpError":
             return _fail(" ".join(message.split()), _USER_ERROR, debug)
         print(message, file=sys.stderr)
         return _USER_ERROR
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("stopped; the same command goes on where it was.", _INTERRUPTED, debug)
+    except _aborts():
+        return _fail(_stopped(arguments), _INTERRUPTED, debug)
     except OSError as error:  # a name too long, a device that is full: the system's word for it, and what it was about
         what = f"{error.filename}: " if error.filename else ""
         return _fail(f"{what}{error.strerror or error}"[:300], _USER_ERROR, debug)
@@ -81,6 +88,21 @@ def _usage_errors() -> Any:
     import typer
 
     return next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def _aborts() -> Any:
+    import typer
+
+    return typer.Abort
+
+
+def _stopped(arguments: list[str]) -> str:
+    """Return what to say of a command that was interrupted: whether it goes on when it is given again."""
+    if not {*arguments[:1]} & _RESUMED:
+        return "stopped."
+    if "--fresh" in arguments:
+        return "stopped; what was computed is kept, and the command without --fresh goes on from there."
+    return "stopped; the same command goes on where it was."
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

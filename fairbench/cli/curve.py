@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import load_both, run_shown
+from fairbench.cli.evaluate import load_both, run_shown, say_warnings
 from fairbench.errors import ProtocolError
 
 _ATTACK = "least-epsilon"
@@ -62,6 +62,7 @@ def curve(
             loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
             loaded, data = load_both(name, dataset, data_dir, chosen, loading)
             outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
+            say_warnings(outcomes)
             options.one_of_a_name(loaded.name, found)
             found[loaded.name] = success_curves(outcomes, _ATTACK, radii)
             means[loaded.name] = least_epsilons(outcomes, _ATTACK)

@@ -1,6 +1,5 @@
 """``fairbench datasets``: what is known by name, and what is on this machine."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -12,9 +11,9 @@ def datasets(
     ] = None,
 ) -> None:
     """List the datasets known by name and where their files were found."""
-    from rich.console import Console
     from rich.table import Table
 
+    from fairbench.cli.terminal import wide_enough
     from fairbench.datasets.locate import data_folders
     from fairbench.datasets.named import NAMED, find_named
     from fairbench.datasets.samples import SAMPLES
@@ -27,7 +26,6 @@ def datasets(
         shape = "x".join(map(str, known.shape))
         sample = "shipped" if name in SAMPLES else "from full data"
         table.add_row(name, str(len(known.classes)), shape, f"{known.test_size:,}", sample, where)
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 1_000)
-    console.print(table)
-    console.print(f"looked in: {', '.join(map(str, folders))}", markup=False)
-    console.print("your own: a .npz with x_test and y_test, or a folder with one folder per class", markup=False)
+    wide_enough(table).print(table)
+    print(f"looked in: {', '.join(map(str, folders))}")
+    print("your own: a .npz with x_test and y_test, or a folder with one folder per class")

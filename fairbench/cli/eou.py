@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import check_attributes, load_all, run_shown
+from fairbench.cli.evaluate import check_attributes, load_all, run_shown, say_warnings
 from fairbench.errors import ProtocolError
 
 
@@ -59,6 +59,7 @@ def eou(
             loaded, data, source = load_all(name, dataset, data_dir, chosen, loading, transfer_from)
             check_attributes([attribute], data)
             outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, source=source)
+            say_warnings(outcomes)
             options.one_of_a_name(loaded.name, found)
             found[loaded.name], tables[loaded.name] = measure(outcomes, attribute, attack), outcomes
     first, *others = tables

@@ -361,13 +361,23 @@ def run_shown(
             precision=precision,
         )
     if outcomes.manifest["precision"] != PRECISIONS[precision]:
-        print("note: a network of such narrow layers is slower in bf16: gradients are float32", file=sys.stderr)
+        print(f"note: {NARROW}", file=sys.stderr)
     return outcomes, not worked
+
+
+NARROW = "a network of such narrow layers is slower in bf16: gradients are float32"
+
+
+def say_warnings(outcomes: "Outcomes") -> None:
+    """Print to stderr what the evaluation of a model warns of, where its report is not printed."""
+    for text in outcomes.manifest.get("warnings", ()):
+        print(f"warning: {outcomes.manifest['model']['name']}: {text}", file=sys.stderr)
 
 
 def _print(summary: "Summary", format: Format, as_json: bool, groups: "list[GroupErrors]") -> None:
     from rich.console import Console
 
+    from fairbench.cli.terminal import wide_enough
     from fairbench.reports import tables
 
     stderr = Console(stderr=True, highlight=False)
@@ -375,10 +385,11 @@ def _print(summary: "Summary", format: Format, as_json: bool, groups: "list[Grou
         document = summary.to_dict() | ({"groups": [found.to_dict() for found in groups]} if groups else {})
         print(json.dumps(document, indent=2, allow_nan=False))
     elif format is Format.TABLE:
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+        shown = {name: tables.as_rich(attack) for name, attack in summary.attacks.items()}
+        console = wide_enough(*shown.values())
         console.print(tables.headline(summary), markup=False, soft_wrap=True)
-        for attack in summary.attacks.values():
-            console.print(tables.as_rich(attack))
+        for name, attack in summary.attacks.items():
+            console.print(shown[name])
             if attack.least_epsilon is not None:
                 console.print(tables.least_epsilon_lines(attack.least_epsilon), markup=False, soft_wrap=True)
             if attack.least_steps is not None:

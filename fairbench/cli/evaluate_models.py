@@ -40,19 +40,21 @@ def evaluate_models(
     out
         Folder for a folder a model and the table of all.
     """
+    from fairbench.cli.evaluate import NARROW, say_warnings
     from fairbench.evaluation import runner
     from fairbench.evaluation.many import evaluate_many
     from fairbench.metrics import summarize
+    from fairbench.outcomes.schema import PRECISIONS
     from fairbench.reports import folder
     from fairbench.reports import models as report
 
-    if out is not None:
-        report.refuse_other_models(named, out)
     size = computing["batch_size"]
     options = {**computing, "batch_size": runner.BATCH_SIZE if size is None else size}
     loaders = {short: partial(_load_checked, load, name, short, options, out) for short, name in named.items()}
     worked: list[float] = []
     with folder.claimed(out), progress_bar(f"{len(named)} models", worked) as progress:
+        if out is not None:
+            report.refuse_other_models(named, out)
         found = evaluate_many(loaders, progress=progress, finished=partial(_keep, out), **options)
         summaries = {one.name: summarize(one.outcomes) for one in found if one.outcomes is not None}
         failed = {one.name: one.failed for one in found if one.failed is not None}
@@ -64,6 +66,10 @@ def evaluate_models(
         print(report.as_text(summaries, format))
     for one in found:
         print(_line(one), file=sys.stderr)
+        if one.outcomes is not None:
+            say_warnings(one.outcomes)
+            if one.outcomes.manifest["precision"] != PRECISIONS[options["precision"]]:
+                print(f"note: {one.name}: {NARROW}", file=sys.stderr)
     if failed:
         raise typer.Exit(1)
 
@@ -94,6 +100,4 @@ def _keep(out: Path | None, name: str, outcomes: "Outcomes") -> None:
 def _line(one: "Evaluated") -> str:
     if one.failed is not None:
         return f"{one.name}: failed: {one.failed}"
-    warnings = len(one.outcomes.manifest.get("warnings", ())) if one.outcomes is not None else 0
-    how = "computed before; --fresh computes it again" if one.cached else "done"
-    return f"{one.name}: {how}" + (f" ({warnings} warning(s) in its report)" if warnings else "")
+    return f"{one.name}: {'computed before; --fresh computes it again' if one.cached else 'done'}"

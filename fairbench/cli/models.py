@@ -1,6 +1,5 @@
 """``fairbench models``: what the zoo has."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +13,9 @@ def models(context: typer.Context) -> None:
     """List the models of the zoo."""
     if context.invoked_subcommand is not None:
         return
-    from rich.console import Console
     from rich.table import Table
 
+    from fairbench.cli.terminal import wide_enough
     from fairbench.models.cards import card_names, load_card
 
     table = Table("name", "architecture", "dataset", "method", "trained against", box=None, pad_edge=False)
@@ -29,7 +28,7 @@ def models(context: typer.Context) -> None:
             card.method,
             threat_text(card.threat_model.norm, card.threat_model.epsilon),
         )
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+    wide_enough(table).print(table)
 
 
 @models_app.command()

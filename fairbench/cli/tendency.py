@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import load_both, run_shown
+from fairbench.cli.evaluate import load_both, run_shown, say_warnings
 
 _ATTACKS = ("pgd10", "least-steps")
 
@@ -49,6 +49,7 @@ def tendency(
             loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
             loaded, data = load_both(name, dataset, data_dir, chosen, loading)
             outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
+            say_warnings(outcomes)
             options.one_of_a_name(loaded.name, found)
             found[loaded.name] = tendency(outcomes, *_ATTACKS)
             headlines[loaded.name] = headline(summarize(outcomes))

@@ -1,7 +1,6 @@
 """``fairbench train``, ``recipes``: make a model by a recipe."""
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -199,9 +198,9 @@ def recipes(context: typer.Context) -> None:
     """List the shipped recipes."""
     if context.invoked_subcommand is not None:
         return
-    from rich.console import Console
     from rich.table import Table
 
+    from fairbench.cli.terminal import wide_enough
     from fairbench.training.recipe import load_recipe, recipe_names
 
     table = Table("name", "method", "architecture", "dataset", "epochs", "from", box=None, pad_edge=False)
@@ -211,7 +210,7 @@ def recipes(context: typer.Context) -> None:
         table.add_row(
             name, variant, recipe.architecture, recipe.dataset, str(recipe.schedule.epochs), recipe.start or ""
         )
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+    wide_enough(table).print(table)
 
 
 @recipes_app.command()

@@ -150,7 +150,7 @@ def _build_external(
         raise ModelError(
             f"--arch {arch}: it returned a TorchScript module, which cannot be copied: return the network."
         )
-    if any(tensor.is_meta for tensor in module.state_dict().values()):
+    if any(isinstance(tensor, Tensor) and tensor.is_meta for tensor in module.state_dict().values()):
         raise ModelError(f"--arch {arch}: weights on the meta device hold no numbers: build it on the cpu.")
     if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
         raise ModelError(f"--arch {arch}: it has lazy layers: pass a batch through the network before returning it.")

@@ -6,8 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from fairbench.errors import OutcomesError
 from fairbench.files import make_folder, replacing, user_path, write_json
 from fairbench.leaderboard.results import read_result, read_result_file, result_names
@@ -21,6 +19,7 @@ from fairbench.reports.drawing import PLAIN
 from fairbench.reports.readings import signed
 from fairbench.reports.tables import epsilon_text, precision_text, rate, with_ties
 from fairbench.reports.terminal import stacked
+from fairbench.reports.text_tables import tabulated
 
 ATTACKS = ("autoattack", "pgd20")
 _PREFERRED = ("leaderboard", "standard")
@@ -104,7 +103,7 @@ def _preference(name: str) -> tuple[int, str]:
 
 def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
     """Return the comparison as text: averages and worst classes, then every class."""
-    a, b = (name.replace("|", r"\|") for name in names) if tablefmt == "github" else names
+    a, b = names
     radius = "" if found.epsilon is None else f" at {epsilon_text(found.epsilon)}"
     lines = [f"{b} minus {a}, {found.attack}{radius}, {found.n:,} examples; below 0 the second errs less"]
     lines += [
@@ -228,8 +227,7 @@ def _dots(axes: Any, places: list[float], values: Any, *, name: str, colour: str
 
 
 def _tabulate(rows: list[list[str]], header: list[str], tablefmt: str) -> str:
-    align = ("left", *["right"] * (len(header) - 1))
-    return tabulate(rows, stacked(header, rows, tablefmt), tablefmt, disable_numparse=True, colalign=align)
+    return tabulated(rows, stacked(header, rows, tablefmt), tablefmt)
 
 
 def _p(value: float) -> str:

@@ -12,6 +12,7 @@ from fairbench.metrics.curves import Curves
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.reports.drawing import figure_file
 from fairbench.reports.tables import epsilon_text, rate
+from fairbench.reports.text_tables import tabulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +23,6 @@ _MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 
 def as_table(curves: Mapping[str, Curves], tablefmt: str = "simple") -> str:
     """Return a row per model and epsilon: average, worst class and CRU_s, each with its interval."""
-    from tabulate import tabulate
-
     rows = [
         [
             model if number == 0 or tablefmt != "simple" else "",
@@ -36,7 +35,7 @@ def as_table(curves: Mapping[str, Curves], tablefmt: str = "simple") -> str:
         for number, row in enumerate(found.overall.to_dict("records"))
     ]
     headers = ["model", "epsilon", "broken, average", "broken, worst class", "CRU_s"]
-    return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
+    return tabulated(rows, headers, tablefmt)
 
 
 def write_csv(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | None], folder: Path) -> list[Path]:

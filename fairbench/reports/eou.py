@@ -10,12 +10,11 @@ from fairbench.metrics.eou import EOU
 from fairbench.metrics.groups import SMALLEST
 from fairbench.reports.drawing import PLAIN
 from fairbench.reports.tables import fraction
+from fairbench.reports.text_tables import tabulated
 
 
 def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:
     """Return a row per model, true label and group with its mean confidence, and EOU in the first row of a label."""
-    from tabulate import tabulate
-
     rows = []
     for model, one in found.items():
         gaps = {row["label"]: fraction(row["eou"], row["low"], row["high"]) for row in one.labels.to_dict("records")}
@@ -31,20 +30,18 @@ def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:
     one = next(iter(found.values()))
     confident = ", ".join(dict.fromkeys(one.groups["class"])) if one.groups["class"].nunique() == 1 else "true label"
     headers = ["model", "true label", one.attribute, "n", f"mean confidence of {confident}", "EOU"]
-    return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", "left", "left", *["right"] * 3))
+    return tabulated(rows, headers, tablefmt, ("left", "left", "left", *["right"] * 3))
 
 
 def differences(minus_first: Mapping[str, pd.DataFrame], first: str, tablefmt: str = "simple") -> str:
     """Return a row per further model and true label: by how much its EOU is above the first one's."""
-    from tabulate import tabulate
-
     rows = [
         [model, row["label"], f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"]
         for model, of_model in minus_first.items()
         for row in of_model.to_dict("records")
     ]
     headers = ["model", "true label", f"EOU minus that of {first}, on the same examples"]
-    return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", "left", "right"))
+    return tabulated(rows, headers, tablefmt, ("left", "left", "right"))
 
 
 def left_out_line(found: EOU) -> str | None:

@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from fairbench.errors import OutcomesError
-from fairbench.files import make_folder, write_json
+from fairbench.files import cache_folder, make_folder, write_json
 from fairbench.metrics import Summary
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import MANIFEST, TABLE, read_manifest
+from fairbench.provenance import sha256_bytes
 from fairbench.reports.figures import class_bars
 
 SUMMARY, FIGURE = "summary.json", "classes.png"
@@ -22,7 +25,7 @@ def claimed(folder: Path | None) -> Iterator[None]:
     Raises
     ------
     OutcomesError
-        It cannot be written.
+        It cannot be written, or another process of this machine holds it.
     """
     if folder is None:
         yield
@@ -30,12 +33,28 @@ def claimed(folder: Path | None) -> Iterator[None]:
     new = [p for p in (folder, *folder.parents) if not p.exists()]
     make_folder(folder)
     try:
-        yield
+        with _held(folder):
+            yield
     except BaseException:
         for made in new:
             if made.is_dir() and not any(made.iterdir()):
                 made.rmdir()
         raise
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other processes out; the lock lies in the cache, so that the folder has nothing but the report."""
+    locks = make_folder(cache_folder("locks"))
+    lock = FileLock(locks / f"{sha256_bytes(str(folder.resolve()).encode())}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise OutcomesError(f"{folder} is being written by another process; choose another --out.") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def refuse_another_run(folder: Path, run: str) -> None:

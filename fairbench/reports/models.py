@@ -8,12 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from fairbench.errors import OutcomesError
 from fairbench.files import replacing, write_json
 from fairbench.metrics import AttackSummary, Summary
-from fairbench.reports.tables import cru_eps_text, epsilon_text, fraction, precision_text, rate
+from fairbench.reports.tables import HOW, changes_text, cru_eps_text, epsilon_text, fraction, how, precision_text, rate
+from fairbench.reports.text_tables import tabulated
 
 ERRORS = ("std", "bndy", "rob")
 FORMATS = {"table": "simple", "markdown": "github", "latex": "latex_booktabs"}
@@ -48,7 +47,11 @@ def as_text(summaries: Mapping[str, Summary], form: str) -> str:
         header.append("CRU_eps")
         for row, search in zip(cells, searches, strict=True):
             row.append("" if search is None else cru_eps_text(search))
-    return tabulate(cells, header, tablefmt=FORMATS[form], disable_numparse=True)
+    table = tabulated(cells, header, FORMATS[form], ["left"] * len(header))
+    lines = [f"{name}: {said}" for name, summary in summaries.items() if (said := _otherwise(summary))]
+    if form == "latex":
+        return "\n".join([*(f"% {line}" for line in lines), table])
+    return "\n\n".join([table, "\n".join(lines)] if lines else [table])
 
 
 def as_csv(summaries: Mapping[str, Summary]) -> str:
@@ -59,7 +62,7 @@ def as_csv(summaries: Mapping[str, Summary]) -> str:
     ends = [f"{column}{end}" for column in (*plain, "cru_eps") for end in ("", "_low", "_high")]
     classes = [f"worst_{error}_class" for error in ERRORS]
     writer.writerow(
-        ["model", "dataset", "protocol", "n", "attack", "epsilon", "precision", *ends, "censored", *classes]
+        ["model", "dataset", "protocol", "n", "attack", "epsilon", "precision", *ends, "censored", *classes, *HOW]
     )
     for name, summary, attack in _rows(summaries):
         numbers = [value for column in plain for value in (getattr(attack, column), *attack.intervals[column])]
@@ -74,6 +77,7 @@ def as_csv(summaries: Mapping[str, Summary]) -> str:
                 *(f"{value:.6f}" if math.isfinite(value) else "" for value in radii),
                 "" if search is None else search.censored,
                 *(getattr(attack, column) or "" for column in classes),
+                *how(summary),
             ]
         )
     return stream.getvalue()
@@ -97,7 +101,7 @@ def refuse_other_models(names: Collection[str], folder: Path) -> None:
         return
     try:
         document = json.loads((folder / f"{STEM}.json").read_text(encoding="utf-8"))
-        held = {*document["models"], *document["failed"]}
+        held = set(document["models"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise OutcomesError(
             f"{folder} already has {', '.join(present)}; nothing was overwritten. Choose another --out."
@@ -123,6 +127,15 @@ def keep(summaries: Mapping[str, Summary], failed: Mapping[str, str], folder: Pa
             temporary.write_text(text, encoding="utf-8")
     write_json(to_dict(summaries, failed), folder / f"{STEM}.json")
     return [folder / f"{STEM}{suffix}" for suffix in (*texts, ".json")]
+
+
+def _otherwise(summary: Summary) -> str:
+    """Return what is not the protocol's own, with the protocol; empty where all of it is."""
+    changed = changes_text(summary)
+    parts = [f"protocol {summary.protocol}, modified: {changed}"] if changed else []
+    if summary.transfer_from is not None:
+        parts.append(f"transfer: attacks made for {summary.transfer_from}")
+    return "; ".join(parts)
 
 
 def _rows(summaries: Mapping[str, Summary]) -> Sequence[_Row]:

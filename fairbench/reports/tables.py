@@ -12,6 +12,7 @@ from fairbench.metrics.intervals import Interval
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.metrics.least_steps import LeastSteps
 from fairbench.outcomes.schema import PRECISIONS
+from fairbench.reports.text_tables import tabulated
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 TextFormat = Literal["markdown", "latex", "csv"]
 TEXT_FORMATS: dict[str, TextFormat] = {"markdown": "markdown", "latex": "latex", "csv": "csv"}
 
+HOW = ("seed", "modified", "transfer_from")
+"""The last columns of files of numbers: what else than protocol and precision determines them."""
 COLUMNS = {"std": "standard error", "bndy": "boundary error", "rob": "robust error"}
 """Errors of the table, in the order and with the names of the papers; percent."""
 
@@ -140,7 +143,7 @@ def _radius(value: float, interval: Interval) -> str:
 
 def headline(summary: Summary) -> str:
     """Return what was evaluated: model, dataset, how many examples (and that they are a sample), protocol, seed."""
-    changed = ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
+    changed = changes_text(summary)
     protocol = summary.protocol + (f", modified: {changed}" if changed else "")
     sample = " (a quick look: at most the first 100 of each class)" if summary.protocol == "quick" else ""
     source = "" if summary.transfer_from is None else f"; transfer: attacks made for {summary.transfer_from}"
@@ -149,6 +152,16 @@ def headline(summary: Summary) -> str:
         f"{summary.model} on {summary.dataset}: {summary.n:,} test examples{sample}, protocol {protocol}, "
         f"seed {summary.seed}{source}{gradients}"
     )
+
+
+def changes_text(summary: Summary) -> str:
+    """Return what was asked for otherwise than the protocol has it; empty where nothing was."""
+    return ", ".join(f"{k} {_short(v)}" for k, v in summary.modified.items())
+
+
+def how(summary: Summary) -> list[str]:
+    """Return the values of :data:`HOW`, for files of numbers."""
+    return [str(summary.seed), changes_text(summary), summary.transfer_from or ""]
 
 
 def precision_text(precision: str) -> str:
@@ -184,14 +197,12 @@ def as_text(summary: Summary, format: TextFormat) -> str:
     """
     if format == "csv":
         return _csv(summary)
-    from tabulate import tabulate
-
     tablefmt = {"markdown": "github", "latex": "latex_booktabs"}[format]
     parts = []
     for attack in summary.attacks.values():
         rows = class_rows(attack) + closing_rows(attack)
         headers = ["class", "n", *COLUMNS.values()]
-        table = tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
+        table = tabulated(rows, headers, tablefmt)
         lines = [headline(summary), attack_line(attack), unfairness_line(attack)]
         if format == "latex":
             parts.append("\n".join([*(f"% {line}" for line in lines), table]))
@@ -205,8 +216,6 @@ def as_text(summary: Summary, format: TextFormat) -> str:
 
 
 def _least_epsilon_table(found: LeastEpsilons, tablefmt: str) -> str:
-    from tabulate import tabulate
-
     rows = [
         [row["class"], str(row["n"]), _radius(row["mean"], (row["low"], row["high"])), str(row["censored"])]
         for row in found.classes.to_dict("records")
@@ -214,22 +223,18 @@ def _least_epsilon_table(found: LeastEpsilons, tablefmt: str) -> str:
     rows.append(["average", "", _radius(found.average, found.average_interval), str(found.censored)])
     rows.append([f"CRU_eps{_limited(found)}", "", _radius(found.cru_eps, found.cru_eps_interval), ""])
     headers = ["class", "n", "mean least epsilon", f"withstand {epsilon_text(found.largest)}"]
-    return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 3))
+    return tabulated(rows, headers, tablefmt)
 
 
 def _least_steps_table(found: LeastSteps, tablefmt: str) -> str:
-    from tabulate import tabulate
-
     rows = [[row["class"], str(row["n"]), *step_cells(row)] for row in found.classes.to_dict("records")]
     rows.append(["average", "", count(found.average, found.average_interval), "", str(found.censored)])
     headers = ["class", "n", "mean least steps", "of the broken", f"withstand {found.limit:,}"]
-    return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
+    return tabulated(rows, headers, tablefmt)
 
 
 def group_table(found: GroupErrors, format: str) -> str:
     """Return the errors of each group as text ("table"), Markdown or LaTeX, with the gap and what was left out."""
-    from tabulate import tabulate
-
     rows = [
         [row["group"], str(row["n"]), *(rate(row[e], (row[f"{e}_low"], row[f"{e}_high"])) for e in COLUMNS)]
         for row in found.groups.to_dict("records")
@@ -237,7 +242,7 @@ def group_table(found: GroupErrors, format: str) -> str:
     rows.append(["largest gap (points)", "", *(rate(found.gap[e], found.gap_intervals[e]) for e in COLUMNS)])
     tablefmt = {"markdown": "github", "latex": "latex_booktabs"}.get(format, "simple")
     headers = [found.attribute, "n", *COLUMNS.values()]
-    table = tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=("left", *["right"] * 4))
+    table = tabulated(rows, headers, tablefmt)
     lines = [f"{found.attack} by {found.attribute}: error in percent [95 % interval], lower is better"]
     lines += left_out_lines(found.attribute, found.left_out)
     if format == "latex":
@@ -281,7 +286,7 @@ def _csv(summary: Summary) -> str:
     errors = (*COLUMNS, "strict_bndy")
     searched = [s for s in ("least_epsilon", "least_steps") if any(getattr(a, s) for a in summary.attacks.values())]
     ends = [f"{e}{end}" for e in (*errors, *searched) for end in ("", "_low", "_high")]
-    writer.writerow(["model", "dataset", "protocol", "attack", "epsilon", "class", "n", *ends])
+    writer.writerow(["model", "dataset", "protocol", "attack", "epsilon", "class", "n", *ends, "precision", *HOW])
     for attack in summary.attacks.values():
         least = {s: None if (of := getattr(attack, s)) is None else of.classes for s in searched}
         for number, row in enumerate(attack.classes.to_dict("records")):
@@ -291,7 +296,11 @@ def _csv(summary: Summary) -> str:
                 numbers += [math.nan] * 3 if found is None else list(found.loc[number, ["mean", "low", "high"]])
             start = [summary.model, summary.dataset, summary.protocol, attack.attack, attack.epsilon]
             writer.writerow(
-                [*start, row["class"], row["n"], *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers)]
+                [
+                    *(*start, row["class"], row["n"]),
+                    *(f"{v:.4f}" if math.isfinite(v) else "" for v in numbers),
+                    *(summary.precision, *how(summary)),
+                ]
             )
     return stream.getvalue().rstrip("\n")
 

@@ -14,6 +14,7 @@ from fairbench.metrics.tendency import Tendency
 from fairbench.reports.drawing import figure_file
 from fairbench.reports.readings import signed
 from fairbench.reports.tables import rate, step_cells
+from fairbench.reports.text_tables import tabulated
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -61,8 +62,6 @@ def _distance(found: Estimate, by_chance: Interval) -> str:
 
 
 def _class_table(found: Tendency, tablefmt: str) -> str:
-    from tabulate import tabulate
-
     rows = [
         [
             row["class"],
@@ -76,18 +75,16 @@ def _class_table(found: Tendency, tablefmt: str) -> str:
     ]
     headers = ["class", "n", f"robust accuracy ({found.attack})", "share of targets", "without tendency"]
     headers += ["mean least steps", "of the broken", f"withstand {found.steps.limit:,}"]
-    return tabulate(rows, headers, tablefmt, disable_numparse=True, colalign=("left", *["right"] * 7))
+    return tabulated(rows, headers, tablefmt)
 
 
 def _confusion_table(found: Tendency, tablefmt: str) -> str:
-    from tabulate import tabulate
-
     names = found.classes["class"]
     rows = [
         [name, *("n/a" if np.isnan(share) else f"{share:.0f}" for share in shares)]
         for name, shares in zip(names, _row_shares(found), strict=True)
     ]
-    return tabulate(rows, ["", *names], tablefmt, disable_numparse=True, colalign=("left", *["right"] * len(names)))
+    return tabulated(rows, ["", *names], tablefmt)
 
 
 def _row_shares(found: Tendency) -> np.ndarray:

@@ -1,6 +1,10 @@
 """Bad input: one clear line on stderr, exit code 2, nothing on stdout, nothing half-written."""
 
+import json
 import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -338,7 +342,55 @@ def test_stopping_by_keyboard_is_no_error_of_ours(cli: Cli, monkeypatch: pytest.
     monkeypatch.setattr(cards, "load_card", stop)
     ran = cli("models", "show", "natural_resnet18")
     assert ran.code == 130
-    assert ran.err == "fairbench: stopped; the same command goes on where it was.\n"
+    assert ran.err == "fairbench: stopped.\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "stopped; the same command goes on where it was."),
+        (["--fresh"], "stopped; what was computed is kept, and the command without --fresh goes on from there."),
+    ],
+)
+def test_what_goes_on_after_a_stop_is_said(
+    more: list[str], said: str, checkpoint: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairbench.evaluation.run import Run
+
+    command = ["evaluate", "--model", checkpoint, "--dataset", "digits", "--steps", 1, "--batch-size", 180, "--json"]
+    compute, computed = Run.compute, []
+
+    def stopped_at_the_second(self: Run, number: int, tick: object) -> object:
+        if number:
+            raise KeyboardInterrupt
+        computed.append(number)
+        return compute(self, number, tick)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "compute", stopped_at_the_second)
+        ran = cli(*command, *more)
+    assert (ran.code, ran.err.splitlines()[-1]) == (130, f"fairbench: {said}")
+    numbers = []
+
+    def counted(self: Run, number: int, tick: object) -> object:
+        numbers.append(number)
+        return compute(self, number, tick)
+
+    monkeypatch.setattr(Run, "compute", counted)
+    assert cli(*command).code == 0
+    assert (computed, numbers) == ([0], [1])
+
+
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0)])
+def test_a_closed_stream_is_no_internal_error(closed: str, code: int, checkpoint: Path) -> None:
+    program = "import sys; from fairbench.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", program, "evaluate", "--model", checkpoint, "--dataset", "digits", "--steps", "1"]
+    shell = f"{shlex.join(map(str, command))} --json {closed}"
+    for _ in range(2):  # the second time a note says that it was computed before
+        ran = subprocess.run(["/bin/sh", "-c", shell], capture_output=True, text=True, check=False)
+        assert (ran.returncode, "internal error" in ran.stderr) == (code, False)
+    if closed == "2>&-":
+        assert json.loads(ran.stdout)["n"] == 360
 
 
 @pytest.mark.parametrize("model", ["bat_lenet5_fashion_mnist", "standard_mlp_adult", "robustbench:Standard"])

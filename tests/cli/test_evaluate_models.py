@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from fairbench.errors import ModelError
+from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.patterns import matching
+from fairbench.reports.folder import claimed
 
 OPTIONS = ["--dataset", "digits", "--steps", 2, "--device", "cpu"]
 FILES = {"outcomes.parquet", "manifest.json", "summary.json", "classes.png"}
@@ -34,7 +37,9 @@ def test_a_search_has_its_column(cli, checkpoint, other_checkpoint):
 def test_a_row_and_a_folder_a_model_and_the_same_bytes_as_alone(cli, checkpoint, other_checkpoint, tmp_path):
     ran = cli(*both(checkpoint, other_checkpoint), "--out", tmp_path / "all", "--format", "csv")
     assert ran.code == 0, ran.err
-    assert [line.partition(" (")[0] for line in ran.err.splitlines()[-2:]] == ["one: done", "two: done"]
+    said = [line for line in ran.err.splitlines() if not line.startswith("warning: ")]
+    assert said[-2:] == ["one: done", "two: done"]
+    assert "warning: two: fewer than 50 examples in 0" in ran.err
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     assert sorted(row["model"] for row in rows) == ["one", "two"]
     assert [float(row["worst_rob"]) for row in rows] == sorted(float(row["worst_rob"]) for row in rows)
@@ -140,3 +145,49 @@ def test_the_table_of_other_models_is_not_overwritten(cli, checkpoint, other_che
     ran = cli("evaluate", "--models", checkpoint, *OPTIONS, "--out", tmp_path / "mine")
     assert (ran.code, (tmp_path / "mine" / "models.csv").read_text()) == (2, "mine")
     assert "already has models.csv" in ran.err
+
+
+def test_what_is_not_the_protocols_own_is_said_with_the_table_and_in_the_files(
+    cli, checkpoint, other_checkpoint, tmp_path
+):
+    asked = ["evaluate", "--models", checkpoint, *OPTIONS, "--step", "1/255", "--transfer-from", other_checkpoint]
+    ran = cli(*asked, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    said = "one: protocol quick, modified: attacks pgd2, step 1/255; transfer: attacks made for two"
+    assert said in ran.out
+    assert said in (tmp_path / "out" / "models.md").read_text()
+    alone = ["--model", *asked[2:]]
+    for document in ((tmp_path / "out" / "models.csv").read_text(), cli("evaluate", *alone, "--format", "csv").out):
+        row = next(csv.DictReader(io.StringIO(document)))
+        expected = {"seed": "0", "modified": "attacks pgd2, step 1/255", "transfer_from": "two", "precision": "float32"}
+        assert {key: row[key] for key in expected} == expected
+
+
+def test_a_mistyped_model_does_not_lock_the_folder(cli, checkpoint, tmp_path):
+    out = ("--out", tmp_path / "out")
+    assert cli("evaluate", "--models", checkpoint, "--models", "nope.pt", *OPTIONS, *out).code == 1
+    assert cli("evaluate", "--models", checkpoint, *OPTIONS, *out).code == 0
+
+
+def test_a_network_of_narrow_layers_is_said_to_be_attacked_in_float32(cli, narrow_checkpoint):
+    asked = ["evaluate", "--models", narrow_checkpoint, *OPTIONS, "--precision", "bf16"]
+    assert "note: narrow: a network of such narrow layers is slower in bf16: gradients are float32" in cli(*asked).err
+
+
+@pytest.fixture
+def narrow_checkpoint(tmp_path):
+    torch.manual_seed(0)
+    state = ARCHITECTURES["lenet5"].build(num_classes=10, in_channels=1).state_dict()
+    torch.save(state, tmp_path / "narrow.pt")
+    return tmp_path / "narrow.pt"
+
+
+def test_a_folder_that_another_process_writes_is_refused(cli, checkpoint, tmp_path):
+    """A thread of this one stands for it: the lock is the same."""
+    with claimed(tmp_path / "out"):
+        for asked in (["--models", checkpoint], ["--model", checkpoint]):
+            ran = cli("evaluate", *asked, *OPTIONS, "--out", tmp_path / "out")
+            assert ran.code == 2
+            assert f"{tmp_path / 'out'} is being written by another process; choose another --out" in ran.err
+    assert list((tmp_path / "out").iterdir()) == []
+    assert cli("evaluate", "--model", checkpoint, *OPTIONS, "--out", tmp_path / "out").code == 0
