@@ -4,7 +4,8 @@ import json
 import math
 import re
 import time
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import torch
 from torch import nn
 
+import fairbench
 from fairbench import provenance
 from fairbench.attacks.base import PIXELS, Attack, Space, Tick, label_confidence, logits_of, run_attack
 from fairbench.datasets import Dataset
@@ -30,6 +32,9 @@ from fairbench.outcomes.schema import FORMAT_VERSION, PRECISIONS
 _FINGERPRINT = 32
 """Examples whose logits tell one model from another."""
 
+
+_CODE = ("attacks/*.py", "evaluation/run.py", "evaluation/device.py", "models/*.py")
+"""Where the code lies that moves a row."""
 
 _OF_SHAPES = re.compile(r"size|shape|dimension|channel|multiplied|broadcast|stack|concatenate", re.IGNORECASE)
 """What PyTorch says of images that do not fit."""
@@ -81,16 +86,18 @@ class Run:
             "precision": PRECISIONS[self.precision],
             "device": self.device.partition(":")[0],
             "versions": provenance.versions(),
+            "attack_code": _code(),
         }
 
     @cached_property
     @exact()
     def behaviour(self) -> str:
-        """Hash of what models say of the first examples, and of how they pass gradients: no look at code sees all.
+        """Hash of what models say of some examples, and of how they pass gradients: no look at code sees all.
 
         A model that cannot answer has none; :meth:`inspect` says why.
         """
-        x = self.dataset.batch(self.rows(0)[:_FINGERPRINT])[0].to(self.device)
+        few = np.linspace(0, len(self.dataset) - 1, min(_FINGERPRINT, len(self.dataset))).astype(np.int64)
+        x = self.dataset.batch(few)[0].to(self.device)  # spread: the first of a folder are of one class
         try:
             said = [_said(self.original, x)] + ([] if self.source is None else [_said(self.attacked, x)])
             return provenance.sha256_json([*said, gradient_kind(self.attacked, x)])
@@ -207,6 +214,14 @@ class Run:
                 "needs four"
             )
         return notes
+
+
+@cache
+def _code() -> str:
+    """Return a hash of the code that attacks, prepares and judges: between two releases versions do not tell."""
+    package = Path(fairbench.__file__).parent
+    sources = (source for place in _CODE for source in package.glob(place))
+    return provenance.sha256_bytes(*(source.read_bytes() for source in sorted(sources)))
 
 
 def _said(module: nn.Module, x: torch.Tensor) -> str:

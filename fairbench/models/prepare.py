@@ -25,6 +25,7 @@ _TOLERANCE = 1e-3
 """Largest difference of logits, relative to their spread, that folding may cause (float32 rounding is near 1e-5)."""
 _GRADIENT_TOLERANCE = 1e-2
 """The same of gradients to the input, in L2: rounding moves units over their kink, and with it all behind them."""
+_DIRECTIONS = 16
 _GRADIENT_PROBE = 8
 """Inputs whose gradients are compared."""
 
@@ -125,7 +126,8 @@ def frozen(module: nn.Module) -> nn.Module:
 def gradient_kind(module: nn.Module, x: Tensor) -> list[str]:
     """Say roughly how a module passes gradients back at (B, ...) inputs: which examples have one, and its size.
 
-    The size is to a factor of 16: rounding, which differs from machine to machine, does not show.
+    The size is to a factor of 16, and of the direction there is one sign: rounding, which differs from machine to
+    machine, does not show.
     """
     try:
         gradient = _gradient(module, x[:_GRADIENT_PROBE])
@@ -136,7 +138,7 @@ def gradient_kind(module: nn.Module, x: Tensor) -> list[str]:
     norms = gradient.flatten(1).norm(dim=1)
     total = float(norms.norm())
     size = f"16^{round(math.log2(total) / 4)}" if 0 < total < math.inf else str(total)
-    return [size, *("0" if norm == 0 else "some" for norm in norms.tolist())]
+    return [size, _direction(gradient), *("0" if norm == 0 else "some" for norm in norms.tolist())]
 
 
 def is_same(plain: nn.Module, copied: nn.Module, x: Tensor) -> bool:
@@ -151,6 +153,13 @@ def _is_same(plain: nn.Module, copied: nn.Module, x: Tensor, layout: torch.memor
     with torch.no_grad():
         expected = plain(x)
     return _agree(expected, found) and _same_gradient(plain, copied, x[:_GRADIENT_PROBE], layout)
+
+
+def _direction(gradient: Tensor) -> str:
+    """Return the sign of a gradient along that of some fixed directions which it follows most."""
+    signs = torch.randint(0, 2, (_DIRECTIONS, gradient.numel()), generator=torch.Generator().manual_seed(0))
+    along = (signs * 2.0 - 1.0) @ gradient.flatten().cpu().float()
+    return "+" if along[along.abs().argmax()] > 0 else "-"
 
 
 def _same_gradient(plain: nn.Module, folded: nn.Module, probe: Tensor, layout: torch.memory_format) -> bool:

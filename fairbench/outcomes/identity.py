@@ -17,10 +17,11 @@ _DETERMINANTS: dict[str, tuple[str, ...]] = {
     "precision": (),
     "device": (),
     "versions": (),
+    "attack_code": (),
 }
 """Keys of a manifest that determine its rows, and of which only some keys do; the others describe."""
 
-_OPTIONAL = {"transfer_from"}
+_OPTIONAL = {"transfer_from", "attack_code"}
 """Keys that only some manifests have."""
 
 
