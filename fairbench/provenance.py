@@ -127,12 +127,20 @@ def sha256_state(state: Mapping[str, Any]) -> str:
     parts: list[bytes] = []
     for key in sorted(state):
         if not isinstance(state[key], torch.Tensor):  # what a module of one's own keeps beside its tensors
-            parts.append(f"{key}:{state[key]!r}".encode())
+            parts.append(f"{key}:{_spelt(state[key])}".encode())
             continue
         tensor = state[key].detach().cpu().contiguous()
         parts.append(f"{key}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
         parts.append(tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
     return sha256_bytes(*parts)
+
+
+def _spelt(value: Any) -> str:
+    """Return plain data as JSON, of anything else the type: its own words may hold an address."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except (TypeError, ValueError):
+        return type(value).__name__
 
 
 def sha256_json(value: Any) -> str:

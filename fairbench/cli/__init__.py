@@ -100,6 +100,8 @@ def _stopped(arguments: list[str]) -> str:
     """Return what to say of a command that was interrupted: whether it goes on when it is given again."""
     if not {*arguments[:1]} & _RESUMED:
         return "stopped."
+    if "--fresh" in arguments and "--models" in arguments:
+        return "stopped; the command without --fresh keeps what was computed, and old results of the models after it."
     if "--fresh" in arguments:
         return "stopped; what was computed is kept, and the command without --fresh goes on from there."
     return "stopped; the same command goes on where it was."

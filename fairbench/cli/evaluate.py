@@ -284,7 +284,7 @@ def load_all(
     The data come first: a checkpoint's architecture may need to know their shape and class count.
     """
     from fairbench.datasets import load_dataset
-    from fairbench.datasets.named import has_features
+    from fairbench.datasets.named import NAMED, has_features
     from fairbench.models import load_model
     from fairbench.models.loading import dropped_classes, own_dataset, refuse_normalised
 
@@ -303,7 +303,8 @@ def load_all(
             listed = ", ".join(map(str, left_out))
             raise ModelError(f"{name} was trained without classes {listed}; leave out the same ones.")
     data = data.without_classes(drop)
-    common: dict[str, Any] = {"num_classes": data.num_classes, "shape": data.shape, "dataset": dataset}
+    common: dict[str, Any] = {"num_classes": data.num_classes, "shape": data.shape}
+    common["dataset"] = dataset if dataset in NAMED else None
     common |= {"input_size": resize, "model_dir": options.pop("model_dir", None)}
     loaded = load_model(model, **common, **options)
     return loaded, data, None if transfer_from is None else load_model(transfer_from, **common)

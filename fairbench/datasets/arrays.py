@@ -18,7 +18,7 @@ _PLAIN = (("x", "y"), ("images", "labels"), ("inputs", "labels"), ("data", "labe
 def load_npz(path: Path, split: str = "test", *, name: str | None = None, classes: tuple[str, ...] = ()) -> Dataset:
     """Read a ``.npz`` with ``x_test, y_test`` (and ``x_train, y_train``), or ``x, y`` alone for the test split.
 
-    ``classes`` names the classes; otherwise an array ``classes`` of strings in the file; otherwise 0..max label.
+    An array ``classes`` of strings in the file names the classes; otherwise ``classes``, otherwise 0..max label.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def load_npz(path: Path, split: str = "test", *, name: str | None = None, classe
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             x_key, y_key = _keys(name, archive.files, split)
             inputs, labels = archive[x_key], archive[y_key]
-            if not classes and "classes" in archive.files:
+            if "classes" in archive.files:
                 classes = tuple(map(_text, np.atleast_1d(archive["classes"])))
             index = _whole_numbers(name, "index", archive["index"]) if _has_index(archive.files, split) else _NO_INDEX
     except FairbenchError:

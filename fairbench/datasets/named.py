@@ -219,7 +219,7 @@ def _differs(named: NamedDataset, data: Dataset) -> str | None:
     if len(data) != named.test_size:
         return f"{len(data):,} {data.kind}, not the {named.test_size:,} of the published test split"
     if named.sha256 is not None and data.sha256 != named.sha256:
-        return "not the images, labels or order of the published test split"
+        return "not the images, labels, class names or order of the published test split"
     return None
 
 

@@ -3,7 +3,6 @@
 import inspect
 import json
 import math
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +14,9 @@ from torch import Tensor, nn
 
 from fairbench.errors import ModelError
 from fairbench.models.cards import ModelCard
+from fairbench.models.own_code import with_imports
 from fairbench.provenance import sha256_array, sha256_bytes, sha256_state
 
-_PACKAGE = Path(__file__).parents[1]
 _PLAIN = (bool, int, float, str, tuple)
 """Types of attributes that a forward pass may depend on and that have one spelling."""
 
@@ -60,7 +59,7 @@ class Model:
 
     @cached_property
     def code_sha256(self) -> str:
-        """Hash of what the weights do not say: module tree, plain attributes, and the source of every class in it."""
+        """Hash of what the weights do not say: module tree, plain attributes, classes' sources and what they import."""
         sources, settings = set(), []
         for name, module in self.module.named_modules():
             kept = {k: v for k, v in vars(module).items() if k[0] != "_" and k != "training"}
@@ -73,15 +72,17 @@ class Model:
             if source is None or "torch/nn/modules" in source.replace("\\", "/"):
                 continue
             if Path(source).is_file():
-                sources |= {source} | _with_it(source)
+                sources.add(Path(source))
         described = [self.architecture, repr(self.module), *settings]
-        return sha256_bytes("\n".join(described).encode(), *(Path(s).read_bytes() for s in sorted(sources)))
+        files = set().union(*map(with_imports, sources))
+        return sha256_bytes("\n".join(described).encode(), *(file.read_bytes() for file in sorted(files)))
 
 
 def _collection(value: Any) -> str | None:
-    """Return how a list, a dictionary or an array that a forward pass may use reads; None for anything else."""
-    if isinstance(value, Tensor):
-        return sha256_state({"": value})
+    """Return how a list, a dictionary or an array that a forward pass may use reads; None for anything else.
+
+    A tensor that is no buffer is mostly what a forward pass left: another after each.
+    """
     if isinstance(value, np.ndarray) and value.dtype != object:
         return sha256_array(value)
     if not isinstance(value, list | dict | set | frozenset):
@@ -90,23 +91,6 @@ def _collection(value: Any) -> str | None:
         return json.dumps(sorted(value) if isinstance(value, set | frozenset) else value, sort_keys=True)
     except (TypeError, ValueError):  # of modules, or of other things of one's own
         return None
-
-
-def _with_it(source: str) -> set[str]:
-    """Return the files of one's own that are loaded and lie where a class of one's own does, or below.
-
-    Its forward pass may call what they define. Installed packages have versions.
-    """
-    if "site-packages" in source or Path(source).is_relative_to(_PACKAGE):
-        return set()
-    home = Path(source).parent
-    while (home / "__init__.py").is_file():  # the package it is a part of, with the modules beside
-        home = home.parent
-    top = Path(source).relative_to(home).parts[0]
-    home = home / top if (home / top).is_dir() else home
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    own = {file for file in files if file and file.endswith(".py") and "site-packages" not in file}
-    return {file for file in own if Path(file).is_relative_to(home) and not Path(file).is_relative_to(_PACKAGE)}
 
 
 def as_model(module: "Model | nn.Module", name: str | None = None) -> Model:

@@ -161,14 +161,14 @@ def _why_refused(path: Path, message: str) -> str:
 
 
 def _find_state(path: Path, loaded: Any) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return the weights: the whole, or the first usual key that holds at least as many; else the key with the most.
+    """Return the weights: what lies under the first usual key that holds a matrix, else the mapping with most tensors.
 
     A note says what else they could have been.
     """
     nested = {str(key): _tensors(value) for key, value in loaded.items()} if isinstance(loaded, Mapping) else {}
     nested = {key: tensors for key, tensors in nested.items() if tensors}
     whole = _tensors(loaded)
-    usual = next((key for key in _NESTED if len(nested.get(key, ())) >= max(len(whole), 1)), None)
+    usual = next((key for key in _NESTED if any(t.ndim > 1 for t in nested.get(key, {}).values())), None)
     best = usual or max(nested, key=lambda key: len(nested[key]), default=None)
     if best is not None and len(nested[best]) >= len(whole):
         others = [key for key in nested if key != best and len(nested[key]) >= len(nested[best]) / 2]
@@ -183,10 +183,8 @@ def _find_state(path: Path, loaded: Any) -> tuple[dict[str, Tensor], tuple[str, 
 
 
 def _tensors(value: Any) -> dict[str, Tensor]:
-    """Return the tensors of a mapping, without counters; none of anything else."""
-    if not isinstance(value, Mapping):
-        return {}
-    return {str(k): v for k, v in value.items() if isinstance(v, Tensor) and not (k in _COUNTERS and v.ndim == 0)}
+    """Return the tensors of a mapping; none of anything else."""
+    return {str(k): v for k, v in value.items() if isinstance(v, Tensor)} if isinstance(value, Mapping) else {}
 
 
 def _strip_prefixes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -196,8 +194,9 @@ def _strip_prefixes(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def strip_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Drop also "model." and "net." where every key has them: Lightning's habit, but an architecture's right."""
-    return _strip(dict(state), _NAMES)
+    """Drop also counters, and "model." and "net." where every key has them: habits, but an architecture's right."""
+    state = {key: tensor for key, tensor in state.items() if not (key in _COUNTERS and tensor.ndim == 0)}
+    return _strip(state, _NAMES)
 
 
 def _strip(state: dict[str, Tensor], prefixes: tuple[str, ...]) -> dict[str, Tensor]:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from torch import nn
 
-from fairbench.datasets.named import NAMED
 from fairbench.errors import CheckpointError, ModelError
 from fairbench.files import user_path
 from fairbench.models.architectures import ARCHITECTURES
@@ -49,7 +48,7 @@ def load_model(
     output
         Which output holds the logits, where the module returns a tuple or a dict.
     dataset, model_dir
-        For RobustBench: the dataset whose model is meant (cifar10 for data of one's own), and its download folder
+        For RobustBench: the dataset whose model is meant (cifar10 for None or a path), and its download folder
         (default ``./models``, as RobustBench has it).
     input_size
         (height, width) images are brought to, instead of what the architecture demands.
@@ -74,7 +73,7 @@ def load_model(
 
         if arch is not None:
             raise ModelError(f"--arch goes with a checkpoint file; {text} brings its own architecture.")
-        own_data = dataset is None or (dataset not in NAMED and user_path(dataset).exists())
+        own_data = dataset is None or len(Path(dataset).parts) > 1 or Path(dataset).suffix != ""
         trained_on = "cifar10" if own_data else str(dataset)
         model = load_robustbench(text.removeprefix("robustbench:"), trained_on, model_dir)
     elif text.startswith("torchvision:"):

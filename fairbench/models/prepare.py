@@ -9,6 +9,7 @@ harness re-scores every proposal with it.
 import copy
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +22,16 @@ from fairbench.models.kernels import use_fast_kernels
 from fairbench.models.layout import settle_layout
 from fairbench.models.winograd import use_winograd
 
-_TOLERANCE = 1e-3
-"""Largest difference of logits, relative to their spread, that folding may cause (float32 rounding is near 1e-5)."""
-_GRADIENT_TOLERANCE = 1e-2
-"""The same of gradients to the input, in L2: rounding moves units over their kink, and with it all behind them."""
+
+class Limits(NamedTuple):
+    """How far a copy may be off: in logits, relative to their spread, and in gradients to the input, in L2."""
+
+    logits: float
+    gradient: float
+
+
+_LIMITS = Limits(logits=1e-3, gradient=1e-2)
+"""Float32 rounding is near 1e-5; in gradients it moves units over their kink, and with it all behind them."""
 _DIRECTIONS = 16
 _GRADIENT_PROBE = 8
 """Inputs whose gradients are compared."""
@@ -81,7 +88,7 @@ def _checked(plain: nn.Module, probe: Tensor) -> Prepared:
     layout, found = settle_layout(folded, probe)
     if layout == torch.channels_last:
         steps += ("channels-last",)
-    if not _is_same(plain, folded, probe, layout, found):
+    if not _is_same(plain, folded, probe.contiguous(memory_format=layout), found, _LIMITS):
         warning = "the attack-ready copy disagreed with the model on a probe batch; the model itself is attacked."
         return Prepared(plain, ("eval", "frozen"), warning)
     return Prepared(folded, steps)
@@ -141,33 +148,25 @@ def gradient_kind(module: nn.Module, x: Tensor) -> list[str]:
     return [size, _direction(gradient), *("0" if norm == 0 else "some" for norm in norms.tolist())]
 
 
-def is_same(plain: nn.Module, copied: nn.Module, x: Tensor) -> bool:
+def is_same(plain: nn.Module, copied: nn.Module, x: Tensor, limits: Limits) -> bool:
     """Whether a copy computes what a frozen module does, and passes back the same, at (B, ...) inputs in its layout."""
     with torch.no_grad():
-        found = copied(x)
-    channels_last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
-    return _is_same(plain, copied, x, torch.channels_last if channels_last else torch.contiguous_format, found)
+        return _is_same(plain, copied, x, copied(x), limits)
 
 
-def _is_same(plain: nn.Module, copied: nn.Module, x: Tensor, layout: torch.memory_format, found: Tensor) -> bool:
+def _is_same(plain: nn.Module, copied: nn.Module, x: Tensor, found: Tensor, limits: Limits) -> bool:
     with torch.no_grad():
         expected = plain(x)
-    return _agree(expected, found) and _same_gradient(plain, copied, x[:_GRADIENT_PROBE], layout)
+    few = x[:_GRADIENT_PROBE]
+    return _agree(expected, found, limits.logits) and _same_gradient(plain, copied, few, limits.gradient)
 
 
-def _direction(gradient: Tensor) -> str:
-    """Return the sign of a gradient along that of some fixed directions which it follows most."""
-    signs = torch.randint(0, 2, (_DIRECTIONS, gradient.numel()), generator=torch.Generator().manual_seed(0))
-    along = (signs * 2.0 - 1.0) @ gradient.flatten().cpu().float()
-    return "+" if along[along.abs().argmax()] > 0 else "-"
-
-
-def _same_gradient(plain: nn.Module, folded: nn.Module, probe: Tensor, layout: torch.memory_format) -> bool:
+def _same_gradient(plain: nn.Module, folded: nn.Module, x: Tensor, limit: float) -> bool:
     """Whether the copy passes back what the model does: tracing loses gradients of a function's own making."""
-    expected, found = _gradient(plain, probe), _gradient(folded, probe.contiguous(memory_format=layout))
+    expected, found = _gradient(plain, x), _gradient(folded, x)
     if expected is None or found is None:
         return expected is found
-    return bool((found - expected).norm() <= _GRADIENT_TOLERANCE * expected.norm())
+    return bool((found - expected).norm() <= limit * expected.norm())
 
 
 def _gradient(module: nn.Module, probe: Tensor) -> Tensor | None:
@@ -182,8 +181,15 @@ def _gradient(module: nn.Module, probe: Tensor) -> Tensor | None:
     return None if gradient is None else gradient.float()
 
 
-def _agree(expected: Tensor, found: Tensor) -> bool:
+def _direction(gradient: Tensor) -> str:
+    """Return the sign of a gradient along that of some fixed directions which it follows most."""
+    signs = torch.randint(0, 2, (_DIRECTIONS, gradient.numel()), generator=torch.Generator().manual_seed(0))
+    along = (signs * 2.0 - 1.0) @ gradient.flatten().cpu().float()
+    return "+" if along[along.abs().argmax()] > 0 else "-"
+
+
+def _agree(expected: Tensor, found: Tensor, limit: float) -> bool:
     if expected.shape != found.shape or not torch.isfinite(found).all():
         return False
     spread = expected.std().clamp(min=torch.finfo(expected.dtype).tiny)
-    return bool((expected - found).abs().max() <= _TOLERANCE * spread)
+    return bool((expected - found).abs().max() <= limit * spread)

@@ -1,10 +1,11 @@
 """The folder a report is kept in (``--out``): checked before anything is computed, never another run's."""
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 
 from fairbench.errors import OutcomesError
 from fairbench.files import cache_folder, make_folder, write_json
@@ -25,7 +26,7 @@ def claimed(folder: Path | None) -> Iterator[None]:
     Raises
     ------
     OutcomesError
-        It cannot be written, or another process of this machine holds it.
+        It cannot be written, or another process of this machine writes it.
     """
     if folder is None:
         yield
@@ -44,17 +45,29 @@ def claimed(folder: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the lock lies in the cache, so that the folder has nothing but the report."""
-    locks = make_folder(cache_folder("locks"))
-    lock = FileLock(locks / f"{sha256_bytes(str(folder.resolve()).encode())}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise OutcomesError(f"{folder} is being written by another process; choose another --out.") from None
+    """Keep other processes of this machine out, where the cache can be written and its file system has locks.
+
+    The lock lies there, so that the folder has nothing but the report.
+    """
+    lock = _lock(folder)
     try:
         yield
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()
+
+
+def _lock(folder: Path) -> BaseFileLock | None:
+    name = f"{platform.node()}\0{folder.resolve()}"  # another machine's folder of this name may be another
+    try:
+        lock = FileLock(make_folder(cache_folder("locks")) / f"{sha256_bytes(name.encode())}.lock")
+        lock.acquire(timeout=0)
+    except Timeout as held:
+        message = f"{folder} is being written by another process (lock {held.lock_file}); choose another --out."
+        raise OutcomesError(message) from None
+    except (OSError, OutcomesError):
+        return None
+    return lock
 
 
 def refuse_another_run(folder: Path, run: str) -> None:

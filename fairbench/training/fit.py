@@ -204,7 +204,14 @@ class _Fit:
         compiled: Any = torch.compile(module) if hardware.compile else module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
         some, _ = self.data.batch(torch.arange(min(_COMPARED, len(self.data))))
-        self.attacked = AttackCopy(module, some, recipe.precision, compiled=hardware.compile)
+        self.attacked = AttackCopy(
+            module,
+            some,
+            recipe.precision,
+            compiled=hardware.compile,
+            batch_size=recipe.batch_size // self.processes.count,
+            warn=lambda text: self.report({"warning": text}),
+        )
         context = Context(
             num_classes=dataset.num_classes,
             device=self.fabric.device,
@@ -238,8 +245,6 @@ class _Fit:
         slow = emulated(self.fabric.device) if self.recipe.precision == "bf16" else None
         if slow is not None and not self.clock.over(first_epoch):
             self.report({"warning": f"{slow} Pass --precision 32, or train on another machine."})
-        if self.attacked.warning is not None and not self.clock.over(first_epoch):
-            self.report({"warning": self.attacked.warning})
         if first_epoch == 0:
             self._seed(-1)
             with self._methods_own("in begin"):

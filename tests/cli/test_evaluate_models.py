@@ -188,6 +188,15 @@ def test_a_folder_that_another_process_writes_is_refused(cli, checkpoint, tmp_pa
         for asked in (["--models", checkpoint], ["--model", checkpoint]):
             ran = cli("evaluate", *asked, *OPTIONS, "--out", tmp_path / "out")
             assert ran.code == 2
-            assert f"{tmp_path / 'out'} is being written by another process; choose another --out" in ran.err
+            assert f"{tmp_path / 'out'} is being written by another process (lock " in ran.err
     assert list((tmp_path / "out").iterdir()) == []
     assert cli("evaluate", "--model", checkpoint, *OPTIONS, "--out", tmp_path / "out").code == 0
+
+
+def test_where_no_lock_can_be_had_a_report_is_written_all_the_same(cli, checkpoint, tmp_path, monkeypatch):
+    def refuse(*_arguments, **_named):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("filelock.BaseFileLock.acquire", refuse)
+    assert cli("evaluate", "--model", checkpoint, *OPTIONS, "--out", tmp_path / "out").code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES

@@ -216,15 +216,8 @@ def test_images_that_are_not_the_published_ones_are_said_to_be_others(tmp_path: 
     (folder / "t10k-images-idx3-ubyte.gz").write_bytes(idx(np.zeros((10_000, height, width))))
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(idx(np.arange(10_000) % 10))
     assert load_dataset("fashion_mnist", data_dir=tmp_path).notes == (
-        "not the images, labels or order of the published test split of fashion_mnist",
+        "not the images, labels, class names or order of the published test split of fashion_mnist",
     )
-
-
-def test_a_named_dataset_has_its_own_class_names(tmp_path: Path) -> None:
-    path = write_npz(tmp_path, "cifar10")
-    arrays = dict(np.load(path))
-    np.savez(path, **arrays, classes=np.array(["cat"] * 10))
-    assert load_dataset("cifar10", data_dir=tmp_path).classes == NAMED["cifar10"].classes
 
 
 def test_a_download_of_two_files_that_broke_off_goes_on(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """A run is another one when anything changed that its rows depend on, however well hidden."""
 
 import importlib
+import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from fairbench.datasets import Dataset
 from fairbench.evaluation import run as run_module
 from fairbench.evaluation.runner import identify
 from fairbench.models.base import as_model
+from fairbench.models.own_code import with_imports
 from fairbench.models.prepare import gradient_kind
 
 
@@ -81,7 +84,6 @@ def test_a_gradient_turned_round_is_another_run(data: Dataset) -> None:
         ({"a": 1}, {"a": 2}),
         ({1, 2}, {1, 3}),
         (np.zeros(3), np.ones(3)),
-        (torch.zeros(3), torch.ones(3)),
         (0.5, 0.25),
     ],
 )
@@ -122,6 +124,35 @@ def test_what_lies_beside_a_class_of_ones_own_is_code(package: str, tmp_path, mo
         net = importlib.import_module(f"{package}.net_of_mine" if package else "net_of_mine").Net(2, 2)
         hashes.append(as_model(net).code_sha256)
     assert hashes[0] == hashes[2] != hashes[1]
+
+
+def test_what_is_loaded_and_what_a_pass_leaves_do_not_matter(tmp_path, monkeypatch, data: Dataset) -> None:
+    (tmp_path / "lazy_of_mine.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Linear):\n    def forward(self, x):\n"
+        "        import late_of_mine\n\n        self.seen = late_of_mine.same(x.flatten(1))\n"
+        "        return super().forward(self.seen)\n"
+    )
+    late = tmp_path / "late_of_mine.py"
+    late.write_text("def same(x):\n    return x\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    net = importlib.import_module("lazy_of_mine").Net(16, 3)
+    names = [identify(net, data, device="cpu")]
+    names.append(identify(net, data, device="cpu"))
+    net(torch.rand(5, 16))
+    late.with_name("beside_of_mine.py").write_text("import late_of_mine\n")
+    importlib.import_module("beside_of_mine")
+    names.append(identify(net, data, device="cpu"))
+    assert len(set(names)) == 1
+    late.write_text("def same(x):\n    return x + 0\n")
+    assert identify(net, data, device="cpu") != names[0]
+    late.unlink()
+    assert identify(net, data, device="cpu") != names[0]
+
+
+def test_installed_code_is_known_by_its_version() -> None:
+    for installed in (Path(nn.__file__), Path(json.__file__), Path(run_module.__file__)):
+        assert with_imports(installed) == {installed}
 
 
 def test_code_that_attacks_otherwise_is_another_run(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import pickle
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -115,6 +117,8 @@ def averaged(state) -> dict[str, torch.Tensor]:
         ),
         (lambda s: {"model": s, "optimizer": {"x": torch.zeros(1)}}, None),
         (lambda s: {**s, "ema": {"x": torch.zeros(1)}}, None),
+        (lambda s: {"network": s, "ema": {"decay": torch.zeros(1)}}, None),
+        (lambda s: {"weights": s, "params": {"lr": torch.zeros(1), "wd": torch.zeros(1)}}, None),
     ],
 )
 def test_the_usual_keys_win_over_larger_mappings_and_that_is_said(nest, note, state, tmp_path):
@@ -128,6 +132,30 @@ def test_a_running_average_is_a_checkpoint_by_itself(state, tmp_path):
     torch.save(averaged(state), tmp_path / "net.pt")
     loaded = load_model(tmp_path / "net.pt").module.state_dict()
     assert all(torch.equal(value, state[key] + 1) for key, value in loaded.items())
+
+
+class Counts(nn.Module):
+    """A buffer of its own that others use as a counter beside the weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(64, 10)
+        self.register_buffer("num_updates", torch.tensor(4))
+
+    def forward(self, x):
+        return self.fc(x.flatten(1))
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_a_counter_that_the_architecture_has_is_kept(suffix, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "counts_of_mine", SimpleNamespace(Counts=Counts))
+    network, path = Counts(), tmp_path / f"net.{suffix}"
+    if suffix == "pt":
+        torch.save(network.state_dict(), path)
+    else:
+        path.write_bytes(safetensors_bytes(network.state_dict()))
+    loaded = load_model(path, arch="counts_of_mine:Counts").module.state_dict()
+    assert all(torch.equal(value, loaded[key]) for key, value in network.state_dict().items())
 
 
 def test_a_safetensors_file_is_no_web_page_by_the_length_of_its_header(state, tmp_path):

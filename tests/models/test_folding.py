@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.folding import Folded
 from fairbench.models.layout import settle_layout
+from fairbench.models.winograd import WinogradConv2d
 from fairbench.training.attack_copy import AttackCopy
 
 
@@ -89,14 +91,55 @@ def test_a_copy_computes_what_the_network_does_and_follows_it(kind, x):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_training_attacks_the_network_that_it_trains(kind, precision, x):
     torch.manual_seed(0)
-    module = kind()
-    attacked = AttackCopy(module, x, precision)
+    module, said = kind(), []
+    attacked = AttackCopy(module, x, precision, warn=said.append)
+    attacked.now()
     told = precision == "bf16" and kind in (PlainTensor, NewTensor)  # tensors that stay float32
-    assert ("attacked in float32" in (attacked.warning or "")) == told
+    assert any("attacked in float32" in text for text in said) == told == bool(said)
     with torch.no_grad():
         module.c.weight.mul_(1.5)
         off = (attacked.now()(x) - module.eval()(x)).abs().max()
     assert off < (1e-5 if precision == "32" else 0.1)
+
+
+class InPlace(Plain):
+    """Trains well, and cannot be attacked."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.clamp_(0, 1))
+
+
+def test_what_cannot_be_attacked_is_no_failure_of_the_copy(x):
+    said: list[str] = []
+    attacked = AttackCopy(InPlace(), x, warn=said.append)
+    assert said == []  # nothing is done before somebody attacks
+    with torch.no_grad():
+        assert attacked.now()(x.clone()).shape == (4, 4)
+
+
+def test_rounding_of_a_gpu_is_no_disagreement(x, monkeypatch):
+    """TF32 keeps 10 bits of each factor."""
+    conv2d = torch.nn.functional.conv2d
+
+    def rounded(t: Tensor) -> Tensor:
+        return t + (t.half().float() - t).detach()
+
+    def tf32(x: Tensor, weight: Tensor, *more: object, **named: object) -> Tensor:
+        return conv2d(rounded(x), rounded(weight), *more, **named)
+
+    monkeypatch.setattr(torch.nn.functional, "conv2d", tf32)
+    torch.manual_seed(0)
+    said: list[str] = []
+    module = ARCHITECTURES["resnet18"].build(num_classes=10)
+    AttackCopy(module, torch.rand(8, 3, 32, 32), warn=said.append).now()
+    assert said == []
+
+
+@pytest.mark.parametrize(("batch_size", "layers"), [(32, 0), (64, 6)])
+def test_kernels_are_transformed_for_large_batches_alone(batch_size, layers):
+    x = torch.rand(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    copied = AttackCopy(ARCHITECTURES["resnet18"].build(num_classes=10), x, batch_size=batch_size).now()
+    assert sum(isinstance(m, WinogradConv2d) for m in copied.modules()) == layers
 
 
 class Counting(Plain):
@@ -116,9 +159,10 @@ def test_a_copy_that_disagrees_is_not_attacked_and_that_is_said(x, monkeypatch):
         monkeypatch.setattr(Counting, "factor", 3.0)
 
     monkeypatch.setattr(Folded, "refresh", later)
-    module = Counting()
-    attacked = AttackCopy(module, x)
-    assert attacked.warning == "the attack-ready copy disagreed with the network: a plain copy is attacked."
+    module, said = Counting(), []
+    attacked = AttackCopy(module, x, warn=said.append)
+    attacked.now()
+    assert said == ["the attack-ready copy disagreed with the network: a plain copy is attacked."]
     torch.testing.assert_close(attacked.now()(x), module.eval()(x))
 
 
