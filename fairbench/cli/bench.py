@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairbench.cli.evaluate import load_both
 from fairbench.cli.progress import progress_bar
+from fairbench.cli.running import load_both
 from fairbench.errors import ProtocolError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import check_attributes, load_all, run_shown, say_warnings
+from fairbench.cli.running import check_attributes, load_all, run_shown, say_warnings
 from fairbench.errors import ProtocolError
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairbench.cli.progress import progress_bar
+from fairbench.cli.running import say_narrow, say_warnings
 
 if TYPE_CHECKING:
     from fairbench.evaluation.many import Asked, Evaluated
@@ -40,11 +41,9 @@ def evaluate_models(
     out
         Folder for a folder a model and the table of all.
     """
-    from fairbench.cli.evaluate import NARROW, say_warnings
     from fairbench.evaluation import runner
     from fairbench.evaluation.many import evaluate_many
     from fairbench.metrics import summarize
-    from fairbench.outcomes.schema import PRECISIONS
     from fairbench.reports import folder
     from fairbench.reports import models as report
 
@@ -68,8 +67,7 @@ def evaluate_models(
         print(_line(one), file=sys.stderr)
         if one.outcomes is not None:
             say_warnings(one.outcomes)
-            if one.outcomes.manifest["precision"] != PRECISIONS[options["precision"]]:
-                print(f"note: {one.name}: {NARROW}", file=sys.stderr)
+            say_narrow(one.outcomes, options["precision"])
     if failed:
         raise typer.Exit(1)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import Precision, load_both, run_shown
+from fairbench.cli.evaluate import Precision
+from fairbench.cli.running import load_both, run_shown
 from fairbench.errors import OutcomesError
 
 if TYPE_CHECKING:

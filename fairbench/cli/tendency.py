@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fairbench.cli import options
-from fairbench.cli.evaluate import load_both, run_shown, say_warnings
+from fairbench.cli.running import load_both, run_shown, say_warnings
 
 _ATTACKS = ("pgd10", "least-steps")
 

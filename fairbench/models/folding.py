@@ -28,8 +28,6 @@ _PAIRS: dict[type[nn.Module], type[nn.Module]] = {
     nn.Conv2d: nn.BatchNorm2d,
     nn.Conv3d: nn.BatchNorm3d,
 }
-
-
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _one_at_a_time = threading.Lock()
 """Held while the tracer's replacements of torch's functions stand."""
