@@ -1,19 +1,40 @@
 """Runs on digits that are over in a second, and the program that trains with several processes."""
 
 import csv
+import os
+import subprocess
+import sys
 import textwrap
 
 from fairbench.training import Recipe
 
 FAST = {"steps": 2}
+THREE_CLASSES = {"drop_classes": tuple(range(3, 10))}  # 370 images: for what is slow a step
 
 DISTRIBUTED = textwrap.dedent("""
     import json, sys
     from fairbench.training import Recipe, train
     from fairbench.training.hardware import Hardware
-    chosen = Recipe.model_validate(json.loads(sys.argv[1]))
-    train(chosen, sys.argv[2], hardware=Hardware("cpu", int(sys.argv[3])))
+    for out, chosen in zip(*[iter(sys.argv[1:])] * 2):
+        train(Recipe.model_validate(json.loads(chosen)), out, hardware=Hardware("cpu", 2))
 """)
+
+
+def train_on_two(runs, folder, before="", check=True):
+    """Train ``runs``, recipes by their folder, with two processes of a program that first does what ``before`` says.
+
+    It can import what lies in ``folder``.
+    """
+    (folder / "run.py").write_text(before + DISTRIBUTED)
+    words = [word for out, chosen in runs.items() for word in (str(out), chosen.model_dump_json())]
+    return subprocess.run(
+        [sys.executable, str(folder / "run.py"), *words],
+        check=check,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def recipe(method="pgd_at", **changes) -> Recipe:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from made_runs import DISTRIBUTED, FAST, read_history, recipe
+from made_runs import FAST, THREE_CLASSES, read_history, recipe, train_on_two
 from safetensors.torch import load_file
 
 from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
@@ -95,7 +94,8 @@ def crash_after(epoch):
 @pytest.mark.parametrize("name", ["pgd_at", "bat", "wat", "cfa"])
 def test_a_run_that_was_interrupted_ends_with_the_same_weights(name, changes, tmp_path):
     averages = {"ema"} if name == "cfa" else set()  # by a rule of its own
-    chosen = recipe(name, options=FAST, **{key: value for key, value in changes.items() if key not in averages})
+    kept = {key: value for key, value in changes.items() if key not in averages}
+    chosen = recipe(name, options=FAST, **kept, **THREE_CLASSES)
     train(chosen, tmp_path / "whole")
     with pytest.raises(Stop):
         train(chosen, tmp_path / "cut", report=crash_after(0))
@@ -322,7 +322,8 @@ def test_bf16_trains_and_attacks_in_bf16_and_keeps_float32_weights(name, tmp_pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(METHODS[name], "attack", spy)
-        train(recipe(name, options=FAST, precision="bf16", schedule={"epochs": 3}), tmp_path / "run")
+        chosen = recipe(name, options=FAST, precision="bf16", schedule={"epochs": 3}, **THREE_CLASSES)
+        train(chosen, tmp_path / "run")
     assert seen[0] == {torch.bfloat16, torch.float32}, "weights, and logits"
     assert {v.dtype for v in weights(tmp_path / "run").values() if v.is_floating_point()} == {torch.float32}
     history = read_history(tmp_path / "run")
@@ -465,29 +466,25 @@ def test_a_method_of_ones_own_trains(tmp_path, monkeypatch):
     assert float(read_history(tmp_path / "run")[-1]["avg_std"]) < 60
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "lr"),
-    [
-        ("pgd_at", {}, 0.005),
-        ("gairat", {"burn_in": 0.0}, 0.005),
+def test_two_processes_give_the_same_loss_curves_as_one(tmp_path):
+    """Four methods in turn, in one program: starting two processes takes longer than training in them."""
+    cases = {
+        "pgd_at": ({}, 0.005),
+        "gairat": ({"burn_in": 0.0}, 0.005),
         # The first KL gradients are rounding, and so are their signs: fast weights make that 0.2 % in 2 epochs.
-        ("bat", {}, 1e-5),
-        ("cfa", {"warm_up": 0.0}, 1e-5),
-    ],
-)
-def test_two_processes_give_the_same_loss_curve_as_one(name, options, lr, tmp_path):
-    (tmp_path / "run.py").write_text(DISTRIBUTED)
-    small = {"optimizer": {"name": "adam", "lr": lr}, "schedule": {"name": "cosine", "epochs": 2}}
-    chosen = recipe(name, options=FAST | options, **small).model_dump_json()
-    losses = {}
-    for processes in (1, 2):
-        out = tmp_path / f"out{processes}"
-        command = [sys.executable, str(tmp_path / "run.py"), chosen, str(out), str(processes)]
-        subprocess.run(
-            command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=300
-        )
-        losses[processes] = [float(row["loss"]) for row in read_history(out)]
-    assert losses[2] == pytest.approx(losses[1], rel=1e-5)
+        "bat": ({}, 1e-5),
+        "cfa": ({"warm_up": 0.0}, 1e-5),
+    }
+    short = {"name": "cosine", "epochs": 2}
+    recipes = {
+        name: recipe(name, options=FAST | options, optimizer={"name": "adam", "lr": lr}, schedule=short)
+        for name, (options, lr) in cases.items()
+    }
+    train_on_two({tmp_path / f"{name}-on-two": chosen for name, chosen in recipes.items()}, tmp_path)
+    for name, chosen in recipes.items():
+        train(chosen, tmp_path / name)
+        one, two = ([float(row["loss"]) for row in read_history(tmp_path / out)] for out in (name, f"{name}-on-two"))
+        assert two == pytest.approx(one, rel=1e-5), name
 
 
 FULL = textwrap.dedent("""
@@ -500,11 +497,7 @@ FULL = textwrap.dedent("""
 
 
 def test_what_one_process_cannot_write_all_processes_say(tmp_path):
-    (tmp_path / "run.py").write_text(FULL + DISTRIBUTED)
-    command = [sys.executable, str(tmp_path / "run.py"), recipe("standard").model_dump_json(), str(tmp_path / "o"), "2"]
-    ran = subprocess.run(
-        command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300
-    )
+    ran = train_on_two({tmp_path / "o": recipe("standard")}, tmp_path, FULL, check=False)
     assert ran.returncode
     raised = {line.partition("]: ")[2] or line for line in ran.stderr.splitlines() if "Error: " in line}
     assert raised == {"fairbench.errors.OutcomesError: the disk is full"}

@@ -1,9 +1,6 @@
 """What a review broke in training once: each case keeps the right answer."""
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 from dataclasses import dataclass
 
@@ -11,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from made_runs import DISTRIBUTED, FAST, recipe
+from made_runs import FAST, recipe, train_on_two
 
 from fairbench import load_dataset, load_model
 from fairbench.errors import RecipeError
@@ -73,35 +70,23 @@ NORMED = textwrap.dedent("""
         return nn.Sequential(*layers)
 """)
 
-SHOWN = DISTRIBUTED.replace(
-    "train(chosen,",
-    """import torch
-from fairbench.training.method import Method
-from fairbench.training.methods.frl import FRL
-ended = FRL.end_epoch
-def end_epoch(self, validate):
-    ended(self, validate)
-    open(f"{sys.argv[2]}.{self.context.rank}", "a").write(repr(self.lambda0.tolist()) + chr(10))
-FRL.end_epoch = end_epoch
-train(chosen,""",
-)
+SHOWN = textwrap.dedent("""
+    import sys
+    from fairbench.training.methods.frl import FRL
+    ended = FRL.end_epoch
+    def end_epoch(self, validate):
+        ended(self, validate)
+        open(f"{sys.argv[1]}.{self.context.rank}", "a").write(repr(self.lambda0.tolist()) + chr(10))
+    FRL.end_epoch = end_epoch
+""")
 
 
-def test_processes_with_batch_norm_adapt_to_the_same_errors(start, tmp_path):
-    (tmp_path / "run.py").write_text(SHOWN)
+def test_processes_with_batch_norm_adapt_to_the_same_errors(tmp_path, monkeypatch):
     (tmp_path / "normed.py").write_text(NORMED)
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path)}
-    ready = recipe("standard", architecture="normed:build", schedule={"epochs": 1})
-    run = [sys.executable, str(tmp_path / "run.py")]
-    subprocess.run(
-        [*run, ready.model_dump_json(), str(tmp_path / "start"), "1"],
-        check=True,
-        env=env,
-        capture_output=True,
-        timeout=300,
-    )
-    chosen = recipe("frl", architecture="normed:build", start=str(tmp_path / "start"), options=FAST).model_dump_json()
-    subprocess.run([*run, chosen, str(tmp_path / "out"), "2"], check=True, env=env, capture_output=True, timeout=300)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    train(recipe("standard", architecture="normed:build", schedule={"epochs": 1}), tmp_path / "start")
+    chosen = recipe("frl", architecture="normed:build", start=str(tmp_path / "start"), options=FAST)
+    train_on_two({tmp_path / "out": chosen}, tmp_path, SHOWN)
     seen = [(tmp_path / f"out.{rank}").read_text().splitlines() for rank in (0, 1)]
     assert len(seen[0]) == 3
     assert seen[0] == seen[1]
