@@ -7,7 +7,7 @@ import pytest
 
 from fairbench import summarize
 from fairbench.leaderboard.results import read_result
-from fairbench.reports.tables import fraction, rate
+from fairbench.reports.values import fraction, rate
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_the_table_is_what_the_outcomes_give(model):
         worst("std"),
         rate(attack.avg_rob, attack.intervals["avg_rob"]),
         worst("rob"),
-        fraction(attack.cau, *attack.intervals["cau"]),
+        fraction(attack.cau, attack.intervals["cau"]),
         rate(attack.cru_s, attack.intervals["cru_s"]),
     ]
     assert f"| {' | '.join(cells)} |" in README

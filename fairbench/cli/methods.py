@@ -80,7 +80,7 @@ def value_text(value: Any) -> str:
     >>> [value_text(v) for v in (8 / 255, 0.031, 0.2, 6.0, 10, True, "both")]
     ['8/255', '0.031', '0.2', '6', '10', 'true', 'both']
     """
-    from fairbench.reports.tables import epsilon_text
+    from fairbench.reports.values import epsilon_text
 
     if value is MISSING:
         return "none"
@@ -108,12 +108,9 @@ def _settings(values: Mapping[str, Any]) -> str:
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]], *, code: int) -> str:
     """Return a table whose first ``code`` columns are literal."""
-    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-    for row in rows:
-        literal = [f"`{cell}`" if i < code else cell for i, cell in enumerate(row)]
-        cells = [cell.replace("|", r"\|") for cell in literal]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    from fairbench.reports.text_tables import markdown_table
+
+    return markdown_table([[f"`{cell}`" if i < code else cell for i, cell in enumerate(row)] for row in rows], header)
 
 
 def _print_table(title: str, rows: Sequence[Sequence[str]]) -> None:

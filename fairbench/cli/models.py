@@ -74,6 +74,6 @@ def results(
 
 def threat_text(norm: str, epsilon: float) -> str:
     """Return "Linf 8/255", or "nothing" for natural training."""
-    from fairbench.reports.tables import epsilon_text
+    from fairbench.reports.values import epsilon_text
 
     return "nothing" if norm == "none" else f"{norm} {epsilon_text(epsilon)}"

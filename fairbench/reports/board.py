@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
-from tabulate import tabulate
 
 from fairbench.errors import OutcomesError
 from fairbench.files import cannot_write, make_folder, named_in, remove_leftovers, replace_folder
@@ -41,7 +40,7 @@ from fairbench.reports.board_text import (
     title,
     worst_class,
 )
-from fairbench.reports.terminal import stacked
+from fairbench.reports.text_tables import stacked, tabulated
 
 TABLES, INDEX = "tables", "README.md"
 _MADE = "Made by `fairbench leaderboard build`"
@@ -130,12 +129,13 @@ def as_markdown(board: Board, figure: str | None = None) -> str:
     parts = [f"# {title(board)}", note]
     header = ["rank", "model", "attack", *NAMES.values(), "extra data", "front"]
     if board.ranked:
-        parts.append(_table(header, [[*_cells(row), "yes" if row.on_front else ""] for row in board.ranked]))
+        rows = [[*_cells(row), "yes" if row.on_front else ""] for row in board.ranked]
+        parts.append(tabulated(rows, header, "github", "left"))
         if figure is not None:
             parts.append(f"![average against worst-class robust error]({figure})")
     if board.sample:
         parts.append("Not ranked: measured on a sample of 1,000 images, the first of each class.")
-        parts.append(_table(header[1:-1], [_cells(row)[1:] for row in board.sample]))
+        parts.append(tabulated([_cells(row)[1:] for row in board.sample], header[1:-1], "github", "left"))
     return "\n\n".join(parts) + "\n"
 
 
@@ -186,7 +186,7 @@ def as_text(board: Board) -> str:
     notes = "*: PGD-20 alone, a lower bound, by which none is told to be ahead of one of AutoAttack; "
     notes += "sample: 1,000 images, not ranked; intervals: --markdown or --json"
     notes += f"; {BF16}: gradients in bf16, verdicts in float32" if in_bf16(board) else ""
-    table = tabulate(rows, stacked(header, rows, "simple"), tablefmt="simple", disable_numparse=True)
+    table = tabulated(rows, stacked(header, rows, "simple"), "simple", "left")
     return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
 
 
@@ -227,10 +227,6 @@ def _index(found: Sequence[Board]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(header: Sequence[str], rows: list[list[str]]) -> str:
-    return tabulate(rows, header, tablefmt="github", disable_numparse=True)
-
-
 def _cells(row: Row) -> list[str]:
     entry = row.entry
     name = _plain(entry.title) if entry.source == "submission" else f"`{entry.name}`"
@@ -247,8 +243,8 @@ def _figure(row: Row, column: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return other people's text so that Markdown and HTML take it for text."""
-    return re.sub(r"([\\`*_\[\]<>|#&!$~])", r"\\\1", text)
+    """Return other people's text so that Markdown and HTML take it for text; of bars the table takes care."""
+    return re.sub(r"([\\`*_\[\]<>#&!$~])", r"\\\1", text)
 
 
 def _cell(text: str) -> str:

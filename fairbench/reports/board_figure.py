@@ -8,7 +8,7 @@ from typing import Any
 
 from fairbench.leaderboard.ranking import Board, Entry, Row, front_line
 from fairbench.reports.board_text import title
-from fairbench.reports.drawing import PLAIN
+from fairbench.reports.drawing import figure_file
 
 _LINE_HEIGHT = 13
 """Points between the names in a figure."""
@@ -18,14 +18,7 @@ _FEW = 8
 
 def draw_front(board: Board, path: Path) -> None:
     """Draw average against worst-class robust error with the Pareto front; hollow points were not run by AutoAttack."""
-    import matplotlib as mpl
-
-    with mpl.rc_context({"backend": "Agg", **PLAIN}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
-        sns.set_theme(style="whitegrid", context="notebook")
-        figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
+    with figure_file(path, figsize=(9, 6)) as (figure, ((axes,),)):
         axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
         drawn = [row for row in board.ranked if all(map(math.isfinite, row.point))]
         for row in drawn:
@@ -38,11 +31,8 @@ def draw_front(board: Board, path: Path) -> None:
         axes.set_title(
             f"{title(board)}\nblue: none is known to be better in both; hollow: PGD-20 alone", loc="left", fontsize=12
         )
-        sns.despine(figure)
-        figure.canvas.draw()  # settles where points lie on the page
+        figure.draw_without_rendering()  # settles where points lie on the page
         _name_points(axes, drawn if len(drawn) <= _FEW else [row for row in drawn if row.on_front])
-        figure.savefig(path, dpi=120, metadata={"Software": None})
-        plt.close(figure)
 
 
 def _name_points(axes: Any, rows: Sequence[Row]) -> None:

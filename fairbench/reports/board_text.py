@@ -1,7 +1,7 @@
 """Names and texts that the board's tables and its pages have in common."""
 
 from fairbench.leaderboard.ranking import Board, Entry, Row
-from fairbench.reports.tables import epsilon_text, fraction, rate
+from fairbench.reports.values import epsilon_text, fraction, rate
 
 NAMES = {
     "avg_std": "avg std",
@@ -51,7 +51,7 @@ def extra_data_text(entry: Entry) -> str:
 def figure_text(row: Row, column: str) -> str:
     """Return a figure with its interval: "12.34 [11.8, 13.0]", or "n/a"."""
     value, interval = row.value(column), row.interval(column)
-    return fraction(value, *interval) if column == "cau" else rate(value, interval)
+    return fraction(value, interval) if column == "cau" else rate(value, interval)
 
 
 def worst_class(row: Row, column: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics.intervals import BOOTSTRAP_SEED, DRAWS, LEVEL, Interval
 from fairbench.outcomes import Outcomes
+from fairbench.reports.text_tables import markdown_table
 
 HOLDS, FAILS, OPEN, MISSING = "holds", "does not hold", "not decided", "not measured"
 """The verdicts; "not decided" where the interval contains the boundary."""
@@ -150,7 +151,8 @@ def _overview(paper: Paper, claims: Sequence[Claim]) -> list[str]:
         for claim in claims
         for group in claim.groups
     ]
-    return [_table(["claim", "measured on", *("verdict" if r == MEASURED else _at(r) for r in paper.radii)], rows)]
+    radii = ("verdict" if r == MEASURED else _at(r) for r in paper.radii)
+    return [markdown_table(rows, ["claim", "measured on", *radii])]
 
 
 def _at(radius: str) -> str:
@@ -170,7 +172,10 @@ def _section(paper: Paper, claim: Claim) -> str:
         for row in group.rows:
             readings = [row.readings[radius] for radius in paper.radii]
             rows.append([row.measure, row.report or _NOTHING, *(c for r in readings for c in (r.text, _judged(r)))])
-        parts += [f"{_capital(group.title)}: {', '.join(f'`{m}`' for m in group.models)}.", _table(header, rows)]
+        parts += [
+            f"{_capital(group.title)}: {', '.join(f'`{m}`' for m in group.models)}.",
+            markdown_table(rows, header),
+        ]
     return "\n\n".join([*parts, claim.note] if claim.note else parts)
 
 
@@ -251,14 +256,6 @@ def _judged(reading: Reading) -> str:
     if reading.verdict == MISSING:  # its text says so
         return _NOTHING
     return "; ".join(part for part in (reading.verdict, reading.remark) if part) or _NOTHING
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-    for row in rows:
-        cells = [cell.replace("|", r"\|") for cell in row]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def _capital(text: str) -> str:

@@ -15,11 +15,10 @@ from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import MANIFEST, read_table
 from fairbench.registry import suggest
 from fairbench.reports.board_text import BF16
-from fairbench.reports.drawing import PLAIN
-from fairbench.reports.readings import signed
-from fairbench.reports.tables import epsilon_text, precision_text, rate, with_ties
-from fairbench.reports.terminal import stacked
-from fairbench.reports.text_tables import tabulated
+from fairbench.reports.drawing import figure_file
+from fairbench.reports.tables import precision_text, with_ties
+from fairbench.reports.text_tables import stacked, tabulated
+from fairbench.reports.values import epsilon_text, rate, signed
 
 ATTACKS = ("autoattack", "pgd20")
 _PREFERRED = ("leaderboard", "standard")
@@ -182,18 +181,11 @@ def keep(found: Comparison, names: tuple[str, str], folder: Path, trained: str |
 
 def draw(found: Comparison, names: tuple[str, str], path: Path) -> None:
     """Draw the robust errors of both models by class, and beside them the differences with 95 % intervals."""
-    import matplotlib as mpl
-
-    with mpl.rc_context({"backend": "Agg", **PLAIN}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
-        sns.set_theme(style="whitegrid", context="notebook")
-        robust = found.classes[found.classes["error"] == "rob"]
-        classes = list(robust["class"])
-        size = (12, 2.0 + 0.42 * len(classes))
-        figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
-        places = range(len(classes))
+    robust = found.classes[found.classes["error"] == "rob"]
+    classes = list(robust["class"])
+    places = range(len(classes))
+    size = (12, 2.0 + 0.42 * len(classes))
+    with figure_file(path, 1, 2, figsize=size, sharey=True, despine_left=True) as (_, ((left, right),)):
         marked = [
             name if precision == "float32" else f"{name} {BF16}"
             for name, precision in zip(names, found.precisions, strict=True)
@@ -214,10 +206,6 @@ def draw(found: Comparison, names: tuple[str, str], path: Path) -> None:
         right.set_xlabel("second minus first (points; below 0 the second errs less)")
         for axes in (left, right):
             axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=10)
-        sns.despine(figure, left=True)
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=130, metadata={"Software": None})
-        plt.close(figure)
 
 
 def _dots(axes: Any, places: list[float], values: Any, *, name: str, colour: str, marker: str) -> None:

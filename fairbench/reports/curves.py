@@ -11,8 +11,8 @@ from fairbench.files import replacing
 from fairbench.metrics.curves import Curves
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.reports.drawing import figure_file
-from fairbench.reports.tables import epsilon_text, rate
 from fairbench.reports.text_tables import tabulated
+from fairbench.reports.values import epsilon_text, rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

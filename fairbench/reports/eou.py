@@ -8,16 +8,17 @@ import pandas as pd
 from fairbench.files import replacing
 from fairbench.metrics.eou import EOU
 from fairbench.metrics.groups import SMALLEST
-from fairbench.reports.drawing import PLAIN
-from fairbench.reports.tables import fraction
+from fairbench.metrics.paired import Estimate
+from fairbench.reports.drawing import figure_file
 from fairbench.reports.text_tables import tabulated
+from fairbench.reports.values import fraction, signed
 
 
 def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:
     """Return a row per model, true label and group with its mean confidence, and EOU in the first row of a label."""
     rows = []
     for model, one in found.items():
-        gaps = {row["label"]: fraction(row["eou"], row["low"], row["high"]) for row in one.labels.to_dict("records")}
+        gaps = {row["label"]: fraction(row["eou"], (row["low"], row["high"])) for row in one.labels.to_dict("records")}
         seen: set[str] = set()
         for row in one.groups.to_dict("records"):
             label = row["label"]
@@ -25,7 +26,7 @@ def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:
             gap = gaps.get(label, "n/a") if first else ""
             start = [model if not seen else "", label if first else ""] if tablefmt == "simple" else [model, label]
             seen.add(label)
-            mean = fraction(row["mean"], row["low"], row["high"])
+            mean = fraction(row["mean"], (row["low"], row["high"]))
             rows.append([*start, row["group"], str(row["n"]), mean, gap])
     one = next(iter(found.values()))
     confident = ", ".join(dict.fromkeys(one.groups["class"])) if one.groups["class"].nunique() == 1 else "true label"
@@ -36,7 +37,7 @@ def as_table(found: Mapping[str, EOU], tablefmt: str = "simple") -> str:
 def differences(minus_first: Mapping[str, pd.DataFrame], first: str, tablefmt: str = "simple") -> str:
     """Return a row per further model and true label: by how much its EOU is above the first one's."""
     rows = [
-        [model, row["label"], f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"]
+        [model, row["label"], signed(Estimate(row["difference"], (row["low"], row["high"])), 3)]
         for model, of_model in minus_first.items()
         for row in of_model.to_dict("records")
     ]
@@ -86,16 +87,11 @@ def draw(found: Mapping[str, EOU], path: Path) -> None:
     OutcomesError
         The file cannot be written.
     """
-    import matplotlib as mpl
+    import seaborn as sns
 
-    with mpl.rc_context({"backend": "Agg", **PLAIN}):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
-        sns.set_theme(style="whitegrid", context="notebook")
-        one = next(iter(found.values()))
-        labels = list(dict.fromkeys(label for each in found.values() for label in each.labels["label"]))
-        figure, axes = plt.subplots(figsize=(2.6 + 1.1 * len(labels) * len(found), 4.6), layout="constrained")
+    one = next(iter(found.values()))
+    labels = list(dict.fromkeys(label for each in found.values() for label in each.labels["label"]))
+    with figure_file(path, figsize=(2.6 + 1.1 * len(labels) * len(found), 4.6)) as (figure, ((axes,),)):
         palette = sns.color_palette("colorblind", len(found))
         width = 0.8 / len(found)
         for number, (model, each) in enumerate(found.items()):
@@ -121,7 +117,3 @@ def draw(found: Mapping[str, EOU], path: Path) -> None:
         axes.set_title(f"Largest gap of mean confidence between groups\n{how}, 95 % intervals", loc="left", fontsize=12)
         axes.grid(visible=False, axis="x")
         figure.legend(loc="outside lower center", ncols=1, frameon=False)
-        sns.despine(figure)
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=150, metadata={"Software": None})
-        plt.close(figure)

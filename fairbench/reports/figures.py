@@ -10,7 +10,7 @@ import pandas as pd
 from fairbench.metrics import AttackSummary, Summary, summarize
 from fairbench.outcomes import Outcomes
 from fairbench.reports.drawing import figure_file
-from fairbench.reports.tables import epsilon_text
+from fairbench.reports.values import epsilon_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,10 +7,9 @@ import pandas as pd
 
 from fairbench.errors import OutcomesError, printable
 from fairbench.guessing import collapsed
-from fairbench.metrics.intervals import Interval, wilson
+from fairbench.metrics.intervals import wilson
 from fairbench.metrics.luf import LeaveOneOut, difference
-from fairbench.reports.readings import signed
-from fairbench.reports.tables import rate
+from fairbench.reports.values import measured, rate, signed
 
 Result = tuple[LeaveOneOut, pd.DataFrame, Mapping[str, Any]]
 """What :func:`~fairbench.leaderboard.luf.read_luf` returns."""
@@ -20,11 +19,6 @@ NOTE = (
     "Intervals: 95 %, bootstrap over test examples. They do not cover other left-out samples, another seed, or another "
     "training."
 )
-
-
-def with_interval(value: float, interval: Interval, digits: int = 2) -> str:
-    """Return "1.23 [1.00, 1.50]"."""
-    return f"{value:.{digits}f} [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
 
 
 def what_was_run(manifest: Mapping[str, Any]) -> str:
@@ -50,7 +44,7 @@ def lines(found: LeaveOneOut, examples: pd.DataFrame, manifest: Mapping[str, Any
     }
     rows = [
         f"{_TITLES[name]:8}  "
-        f"{with_interval(getattr(found, name), found.intervals[name], 4 if name == 'luf_mean' else 2)}  {text}"
+        f"{measured(getattr(found, name), found.intervals[name], 4 if name == 'luf_mean' else 2)}  {text}"
         for name, text in names.items()
     ]
     error = rate(100 * wrong / found.n, wilson(wrong, found.n))

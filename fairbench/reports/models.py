@@ -11,8 +11,9 @@ from typing import Any
 from fairbench.errors import OutcomesError
 from fairbench.files import replacing, write_json
 from fairbench.metrics import AttackSummary, Summary
-from fairbench.reports.tables import HOW, changes_text, cru_eps_text, epsilon_text, fraction, how, precision_text, rate
+from fairbench.reports.tables import HOW, changes_text, cru_eps_text, how, precision_text
 from fairbench.reports.text_tables import tabulated
+from fairbench.reports.values import epsilon_text, fraction, rate
 
 ERRORS = ("std", "bndy", "rob")
 FORMATS = {"table": "simple", "markdown": "github", "latex": "latex_booktabs"}
@@ -163,5 +164,5 @@ def _cells(row: _Row) -> list[str]:
     if summary.precision != "float32":
         method += f" ({precision_text(summary.precision)})"
     figures = [f(attack, f"{kind}_{e}") for e in ERRORS for kind, f in (("avg", average_cell), ("worst", worst_cell))]
-    gaps = [fraction(attack.cau, *attack.intervals["cau"]), average_cell(attack, "cru_s")]
+    gaps = [fraction(attack.cau, attack.intervals["cau"]), average_cell(attack, "cru_s")]
     return [name, summary.dataset, f"{attack.n:,}", method, *figures, *gaps]

@@ -13,6 +13,7 @@ from fairbench.leaderboard.zoo_card import trained_note
 from fairbench.metrics import summarize
 from fairbench.registry import suggest
 from fairbench.reports.paper_table import HERE, Cell, Column, Line, PaperTable
+from fairbench.reports.text_tables import tabulated
 
 METRICS = {
     "avg_std": "Avg. Std.",
@@ -188,9 +189,7 @@ def rank_rows(printed: Sequence[Line], measured: Sequence[Line]) -> dict[str, di
 
 def ranks_as_text(ranks: Mapping[str, Mapping[str, tuple[int, int]]], tablefmt: str) -> str:
     """Return the ranks as a table in a format of tabulate, "paper / here"."""
-    from tabulate import tabulate
-
     if not ranks:
         return "Fewer than two rows are measured: there is nothing to rank."
     lines = [[name, *(f"{of[m][0]} / {of[m][1]}" for m in METRICS)] for name, of in ranks.items()]
-    return tabulate(lines, ["rank: paper / here", *METRICS.values()], tablefmt, disable_numparse=True)
+    return tabulated(lines, ["rank: paper / here", *METRICS.values()], tablefmt, "left")

@@ -15,6 +15,7 @@ from fairbench.metrics.ranks import spearman
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import FAILS, HOLDS, OPEN, Reading, Row, not_measured, verdict
+from fairbench.reports.values import signed
 
 ATTACK = "pgd20"
 
@@ -214,21 +215,6 @@ def cau(errors: np.ndarray) -> np.ndarray:
 def worst(errors: np.ndarray) -> np.ndarray:
     """Return the largest class error."""
     return np.fmax.reduce(errors, axis=-1)
-
-
-def signed(found: Estimate, decimals: int, unit: str = "") -> str:
-    """Return "+1.2 [+0.4, +2.0]"; what is not known is "n/a".
-
-    Examples
-    --------
-    >>> signed(Estimate(-25.0, (-29.94, -19.91)), 1, " %"), signed(Estimate(float("nan"), (0.0, 0.0)), 1)
-    ('-25.0 % [-29.9, -19.9]', 'n/a')
-    """
-    low, high = found.interval
-    if not np.isfinite([found.value, low, high]).all():
-        return "n/a"
-    value, low, high = (round(v, decimals) + 0.0 for v in (found.value, low, high))  # + 0.0: no "-0.0"
-    return f"{value:+.{decimals}f}{unit} [{low:+.{decimals}f}, {high:+.{decimals}f}]"
 
 
 def inside(value: float, interval: Interval) -> bool:

@@ -17,7 +17,7 @@ from fairbench.metrics.tendency import Tendency, tendency
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import MEASURED, Claim, Group, Paper, Reading, Row, not_measured, verdict
-from fairbench.reports.readings import Take, cau, change, row_of, signed
+from fairbench.reports.readings import Take, cau, change, row_of
 from fairbench.reports.sooksatra2022_changes import (
     broken_share,
     difference_change,
@@ -39,6 +39,7 @@ from fairbench.reports.sooksatra2022_pairs import (
     on_adult,
     sample,
 )
+from fairbench.reports.values import fraction, measured, signed
 
 _ADULT = "Adult, the paper's robust model"
 _FROM_FIGURE_2 = "`sun2023`, on its Figure 2 (ResNet-18 on CIFAR-10, PGD-AT)"
@@ -316,7 +317,7 @@ def _distance(name: str, found: Tendency) -> Reading:
     distance: Estimate = getattr(found, name)
     low, high = getattr(found, f"{name}_by_chance")
     return Reading(
-        f"{distance.value:.3f} [{distance.interval[0]:.3f}, {distance.interval[1]:.3f}]",
+        fraction(distance.value, distance.interval),
         verdict(distance.interval, above=True, boundary=high),
         f"by chance {low:.3f} to {high:.3f}",
         distance.value,
@@ -328,7 +329,7 @@ def _most_frequent(found: Tendency) -> Reading:
     if found.classes["target"].isna().all():
         return Reading("n/a")
     row = found.classes.iloc[int(np.nanargmax(found.classes["target"]))]
-    text = f"{row['class']}, {row['target']:.1f} % [{row['target_low']:.1f}, {row['target_high']:.1f}]"
+    text = f"{row['class']}, {measured(row['target'], (row['target_low'], row['target_high']), 1, unit=' %')}"
     return Reading(text, None, f"{row['target_no_tendency']:.1f} % without tendency", float(row["target"]))
 
 

@@ -10,8 +10,9 @@ from fairbench.metrics.paired import check_same_examples
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.reports.claims import Reading, verdict
-from fairbench.reports.readings import ATTACK, Take, signed
+from fairbench.reports.readings import ATTACK, Take
 from fairbench.reports.sooksatra2022_pairs import LE
+from fairbench.reports.values import signed
 
 Quantity = Callable[[Outcomes], np.ndarray]
 """What is known of each example: (n,), finite."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from fairbench.reports.latex import latex_table
 from fairbench.reports.paper_table import Cell, Column, Line, PaperTable
-from fairbench.reports.terminal import stacked
+from fairbench.reports.text_tables import stacked, tabulated
+from fairbench.reports.values import measured, number
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,8 @@ def render(table: PaperTable, lines: Sequence[Line], format: str) -> str:
 
 def value_text(cell: Cell, column: Column, line: Line) -> str:
     """Return "12.34 [11.8, 13.0]"; a value that is not known is "n/a"."""
-    if not math.isfinite(cell.value):
-        return "n/a"
-    value = _number(cell.value, _decimals(column, line))
-    if not all(map(math.isfinite, cell.interval)):
-        return value
     ends = column.ends if line.decimals is None else line.decimals
-    return f"{value} [{', '.join(_number(end, ends) for end in cell.interval)}]"
+    return measured(cell.value, cell.interval, _decimals(column, line), ends)
 
 
 def grid(table: PaperTable, lines: Sequence[Line]) -> Grid:
@@ -85,10 +81,6 @@ def _decimals(column: Column, line: Line) -> int:
     return column.decimals if line.decimals is None else line.decimals
 
 
-def _number(value: float, decimals: int, sign: str = "") -> str:
-    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"  # + 0.0: no "-0.00"
-
-
 def _printed(line: Line, column: Column) -> str:
     value = line.printed.get(column.key)
     return "" if value is None else f"{value:.{_decimals(column, line)}f}"
@@ -101,7 +93,7 @@ def _measured(line: Line, reading: str, column: Column) -> str:
 
 def _difference(line: Line, reading: str, column: Column) -> str:
     value = line.difference(reading, column.key)
-    return "" if value is None else _number(value, _decimals(column, line), "+")
+    return "" if value is None else number(value, _decimals(column, line), "+")
 
 
 def _as_text(table: PaperTable, lines: Sequence[Line]) -> str:
@@ -113,17 +105,15 @@ def _as_markdown(table: PaperTable, lines: Sequence[Line]) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Escape what would end a cell, or make emphasis or a list of a footnote's mark."""
-    return text.replace("\\", "\\\\").replace("|", r"\|").replace("*", r"\*").replace("<", "&lt;")
+    """Escape what would make emphasis or a list of a footnote's mark."""
+    return text.replace("\\", "\\\\").replace("*", r"\*").replace("<", "&lt;")
 
 
 def _tabulated(table: PaperTable, lines: Sequence[Line], tablefmt: str, escape: Callable[[str], str]) -> str:
-    from tabulate import tabulate
-
     laid = grid(table, lines)
     rows = [[escape(cell) for cell in row] for entry in laid.entries for row in entry]
     header = stacked([escape(cell) for cell in laid.header], rows, tablefmt)
-    body = tabulate(rows, header, tablefmt, disable_numparse=True, colalign=laid.align)
+    body = tabulated(rows, header, tablefmt, laid.align)
     return "\n\n".join([escape(table.title), body, *map(escape, table.all_notes(lines))])
 
 
@@ -164,7 +154,7 @@ def _as_csv(table: PaperTable, lines: Sequence[Line]) -> str:
 
 
 def _plain(value: float | None, decimals: int) -> str:
-    return "" if value is None or not math.isfinite(value) else _number(value, decimals)
+    return "" if value is None or not math.isfinite(value) else number(value, decimals)
 
 
 _STYLE = """\

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.metrics import AttackSummary, Summary
 from fairbench.metrics.groups import SMALLEST, GroupErrors
-from fairbench.metrics.intervals import Interval
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.metrics.least_steps import LeastSteps
 from fairbench.outcomes.schema import PRECISIONS
 from fairbench.reports.text_tables import tabulated
+from fairbench.reports.values import count, epsilon_text, fraction, radius, rate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,28 +24,6 @@ HOW = ("seed", "modified", "transfer_from")
 """The last columns of files of numbers: what else than protocol and precision determines them."""
 COLUMNS = {"std": "standard error", "bndy": "boundary error", "rob": "robust error"}
 """Errors of the table, in the order and with the names of the papers; percent."""
-
-
-def rate(value: float, interval: Interval | None = None) -> str:
-    """Return "12.34 [11.8, 13.0]"; a value that was not measured is "n/a".
-
-    Examples
-    --------
-    >>> rate(12.3, (11.84, 13.0)), rate(float("nan"))
-    ('12.30 [11.8, 13.0]', 'n/a')
-    """
-    if not math.isfinite(value):
-        return "n/a"
-    if interval is None or not all(map(math.isfinite, interval)):
-        return f"{value:.2f}"
-    return f"{value:.2f} [{interval[0]:.1f}, {interval[1]:.1f}]"
-
-
-def fraction(value: float, low: float, high: float) -> str:
-    """Return "0.074 [0.063, 0.086]"; a value that was not measured is "n/a"."""
-    if not math.isfinite(value):
-        return "n/a"
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]" if math.isfinite(low) and math.isfinite(high) else f"{value:.3f}"
 
 
 def class_rows(attack: AttackSummary) -> list[list[str]]:
@@ -78,10 +56,9 @@ def with_ties(name: str, errors: Iterable[float], worst: float) -> str:
 
 def unfairness_line(attack: AttackSummary) -> str:
     """Return CAU and CRU_s in a line, with their intervals."""
-    low, high = attack.intervals["cau"]
-    cau = f"{attack.cau:.3f} [{low:.3f}, {high:.3f}]" if math.isfinite(attack.cau) else "n/a"
     return (
-        f"CAU {cau}   CRU_s {rate(attack.cru_s, attack.intervals['cru_s'])} points   "
+        f"CAU {fraction(attack.cau, attack.intervals['cau'])}   "
+        f"CRU_s {rate(attack.cru_s, attack.intervals['cru_s'])} points   "
         f"CRU_s among clean-correct {rate(attack.cru_s_correct, attack.intervals['cru_s_correct'])} points"
     )
 
@@ -92,16 +69,16 @@ def least_epsilon_lines(found: LeastEpsilons) -> str:
     width = max(len(str(name)) for name in found.classes["class"])
     lines = [f"least epsilon, mean of each class [95 % interval], {unit}"]
     for row in found.classes.to_dict("records"):
-        value = _radius(row["mean"], (row["low"], row["high"]))
+        value = radius(row["mean"], (row["low"], row["high"]))
         lines.append(f"  {row['class']:<{width}}  {value}   {row['censored']} of {row['n']} withstand")
-    lines.append(f"  {'average':<{width}}  {_radius(found.average, found.average_interval)}")
+    lines.append(f"  {'average':<{width}}  {radius(found.average, found.average_interval)}")
     lines.append(f"CRU_eps {cru_eps_text(found)}")
     return "\n".join(lines)
 
 
 def cru_eps_text(found: LeastEpsilons) -> str:
     """Return CRU_eps with its interval, and up to which radius it is if examples withstand that."""
-    return f"{_radius(found.cru_eps, found.cru_eps_interval)}{_limited(found)}"
+    return f"{radius(found.cru_eps, found.cru_eps_interval)}{_limited(found)}"
 
 
 def _limited(found: LeastEpsilons) -> str:
@@ -126,19 +103,6 @@ def step_cells(row: Mapping[Hashable, Any]) -> list[str]:
     """Return mean, mean of the broken ones, and the censored, of a row of :class:`LeastSteps` classes."""
     broken = count(row["mean_broken"], (row["mean_broken_low"], row["mean_broken_high"]))
     return [count(row["mean"], (row["low"], row["high"])), broken, str(row["censored"])]
-
-
-def count(value: float, interval: Interval) -> str:
-    """Return "12.3 [11.8, 13.0]" for a mean of counts; a value that was not measured is "n/a"."""
-    if not math.isfinite(value):
-        return "n/a"
-    return f"{value:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
-
-
-def _radius(value: float, interval: Interval) -> str:
-    if not math.isfinite(value):
-        return "n/a"
-    return f"{value:.4f} [{interval[0]:.4f}, {interval[1]:.4f}]"
 
 
 def headline(summary: Summary) -> str:
@@ -176,20 +140,6 @@ def attack_line(attack: AttackSummary) -> str:
     return f"{attack.attack}{epsilon}{missing}: error in percent [95 % interval], lower is better"
 
 
-def epsilon_text(epsilon: float) -> str:
-    """Return "8/255" where that is what it is and a decimal is not short, else a decimal.
-
-    Examples
-    --------
-    >>> [epsilon_text(value) for value in (8 / 255, 0.01, 10.0, 0.0)]
-    ['8/255', '0.01', '10', '0']
-    """
-    if float(f"{epsilon:g}") == epsilon:
-        return f"{epsilon:g}"
-    scaled = epsilon * 255
-    return f"{round(scaled)}/255" if math.isclose(scaled, round(scaled), abs_tol=1e-9) else f"{epsilon:g}"
-
-
 def as_text(summary: Summary, format: TextFormat) -> str:
     """Return the tables of every attack as Markdown, LaTeX (booktabs) or CSV.
 
@@ -217,11 +167,11 @@ def as_text(summary: Summary, format: TextFormat) -> str:
 
 def _least_epsilon_table(found: LeastEpsilons, tablefmt: str) -> str:
     rows = [
-        [row["class"], str(row["n"]), _radius(row["mean"], (row["low"], row["high"])), str(row["censored"])]
+        [row["class"], str(row["n"]), radius(row["mean"], (row["low"], row["high"])), str(row["censored"])]
         for row in found.classes.to_dict("records")
     ]
-    rows.append(["average", "", _radius(found.average, found.average_interval), str(found.censored)])
-    rows.append([f"CRU_eps{_limited(found)}", "", _radius(found.cru_eps, found.cru_eps_interval), ""])
+    rows.append(["average", "", radius(found.average, found.average_interval), str(found.censored)])
+    rows.append([f"CRU_eps{_limited(found)}", "", radius(found.cru_eps, found.cru_eps_interval), ""])
     headers = ["class", "n", "mean least epsilon", f"withstand {epsilon_text(found.largest)}"]
     return tabulated(rows, headers, tablefmt)
 

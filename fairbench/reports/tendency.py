@@ -12,9 +12,9 @@ from fairbench.metrics.intervals import Interval, wilson
 from fairbench.metrics.paired import Estimate
 from fairbench.metrics.tendency import Tendency
 from fairbench.reports.drawing import figure_file
-from fairbench.reports.readings import signed
-from fairbench.reports.tables import rate, step_cells
+from fairbench.reports.tables import step_cells
 from fairbench.reports.text_tables import tabulated
+from fairbench.reports.values import fraction, rate, signed
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -57,8 +57,7 @@ def overall_lines(found: Tendency) -> list[str]:
 def _distance(found: Estimate, by_chance: Interval) -> str:
     if not np.isfinite(found.value):
         return "n/a"
-    low, high = found.interval
-    return f"{found.value:.3f} [{low:.3f}, {high:.3f}] (by chance {by_chance[0]:.3f} to {by_chance[1]:.3f})"
+    return f"{fraction(found.value, found.interval)} (by chance {by_chance[0]:.3f} to {by_chance[1]:.3f})"
 
 
 def _class_table(found: Tendency, tablefmt: str) -> str:

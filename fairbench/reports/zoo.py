@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 
-from tabulate import tabulate
-
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics import AttackSummary, summarize
 from fairbench.outcomes import Outcomes
 from fairbench.reports.figures import class_panels
 from fairbench.reports.models import average_cell, worst_cell
-from fairbench.reports.tables import fraction
+from fairbench.reports.text_tables import tabulated
+from fairbench.reports.values import fraction
 
 _PGD = ("standard", "sooksatra2022", "quick")
 """Protocols with PGD-20: on the whole test split of images, and of features, and on a sample; the first is shown."""
@@ -57,7 +56,7 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         rows.append((name == f"{model}.{_PGD[-1]}", found.worst_rob, _row(model, found, strong)))
     shown = [True, any(sample for sample, *_ in rows), *[True] * 6, *[strong_ones > 0] * 3]
     cells = [[*compress(row, shown)] for *_, row in sorted(rows)]
-    return tabulate(cells, [*compress(_HEADER, shown)], tablefmt="github", disable_numparse=True) if rows else ""
+    return tabulated(cells, [*compress(_HEADER, shown)], "github", "left") if rows else ""
 
 
 def _of_all_classes(dataset: str, names: Sequence[str], folder: Path | None) -> dict[str, tuple[str, Outcomes]]:
@@ -91,7 +90,7 @@ def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -
 def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list[str]:
     cells = [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
     cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob")]
-    cells.append(fraction(found.cau, *found.intervals["cau"]))
+    cells.append(fraction(found.cau, found.intervals["cau"]))
     first = [f"`{model}`", f"{found.n:,}"]
     if strong is None:
         return [*first, *cells, "not measured", "not measured", ""]

@@ -13,6 +13,7 @@ INDEX = "Made by `fairbench table --write`: [a](a-1.md), [csv](a-1.csv)\n"
 FILES = {"README.md": INDEX, "a-1.md": "a\n", "a-1.csv": "λ\n"}
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_the_committed_tables_are_what_results_and_definitions_give(cli):
     ran = cli("table", "--check", Path(__file__).parents[2] / "leaderboard" / "papers")
     assert (ran.code, ran.err) == (0, ""), ran.out + "make them anew: fairbench table --write"

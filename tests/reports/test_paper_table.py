@@ -137,6 +137,7 @@ def test_a_table_too_wide_for_a_page_wraps_its_words_and_then_lies_on_its_side()
     assert begun(2, 4) == ["sidewaystable*", "tabularx"]
 
 
+@pytest.mark.usefixtures("measured_once")
 @pytest.mark.parametrize("key", list(TABLES))
 @pytest.mark.parametrize("kept", [True, False], ids=["measured", "empty"])
 def test_every_table_is_sound_latex(key, kept, tmp_path):
@@ -145,6 +146,7 @@ def test_every_table_is_sound_latex(key, kept, tmp_path):
         check_latex(render(chosen, rows, "latex"), len(grid(chosen, rows).header))
 
 
+@pytest.mark.usefixtures("measured_once")
 @pytest.mark.parametrize("key", list(TABLES))
 def test_every_table_fits_a_page_of_two_columns(key, tmp_path):
     if (program := shutil.which("pdflatex")) is None:

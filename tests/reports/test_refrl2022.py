@@ -15,7 +15,7 @@ from fairbench.leaderboard.results import write_result
 from fairbench.metrics.ranks import spearman
 from fairbench.reports import claims, refrl2022
 from fairbench.reports.claims import FAILS, HOLDS, MISSING, OPEN, Group, Reading, Row, group_verdict, verdict
-from fairbench.reports.readings import average, class_worst_before, signed
+from fairbench.reports.readings import average, class_worst_before
 from fairbench.reports.refrl2022 import (
     AS_PUBLISHED,
     AT,
@@ -29,6 +29,7 @@ from fairbench.reports.refrl2022 import (
     measure,
     result_of,
 )
+from fairbench.reports.values import signed
 
 CLASSES = ("bag", "coat", "shirt", "shoe")
 ERRORS = {

@@ -11,11 +11,9 @@ from fairbench.metrics import summarize
 from fairbench.metrics.curves import success_curves
 from fairbench.metrics.eou import eou, eou_difference
 from fairbench.metrics.luf import difference
-from fairbench.reports.luf import with_interval
-from fairbench.reports.readings import signed
 from fairbench.reports.sooksatra2022_tables import TABLE_1, TABLE_2, TABLE_4, TABLE_5, TRANSFER, WHITE_BOX
 from fairbench.reports.table_formats import render, value_text
-from fairbench.reports.tables import rate
+from fairbench.reports.values import measured, rate, signed
 
 TABLES = [TABLE_1, TABLE_2, TABLE_4, TABLE_5]
 
@@ -38,6 +36,7 @@ def test_without_results_nothing_is_measured_and_what_is_missing_is_named(table,
     assert set(values) == {None}
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_success_rates_are_read_twice():
     robust = next(line for line in TABLE_2.lines() if line.names == ("robust", "15"))
     name = "static_augmentation_mlp_adult.sooksatra2022.epsilon-15"
@@ -47,6 +46,7 @@ def test_success_rates_are_read_twice():
     assert robust.printed == {"cru_s": 23.38}
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_confidences_are_those_of_the_kept_table():
     lines = {line.names: line for line in TABLE_5.lines()}
     found = eou(read_result("standard_mlp_adult.sooksatra2022"), "race")
@@ -57,6 +57,7 @@ def test_confidences_are_those_of_the_kept_table():
     assert lines["standard", "D_1", "Indian american"].remark == "fewer than 20 examples"
 
 
+@pytest.mark.usefixtures("measured_once")
 @pytest.mark.parametrize("format", ["text", "markdown", "latex", "csv", "html", "json"])
 def test_the_command_prints_every_format(cli, format):
     ran = cli("table", "sooksatra2022-4", "--format", format)
@@ -86,13 +87,14 @@ def test_the_docs_page_on_leave_one_out_quotes_what_is_kept(dataset, robust, wor
     titles = {"luf_mean": "LUF_mean", "luf_t": f"LUF_t, of {left} models", "luf_l": f"LUF_l, of {n:,} test images"}
     for key, title in titles.items():
         digits = 4 if key == "luf_mean" else 2
-        cells = [with_interval(getattr(one, key), one.intervals[key], digits) for one in found]
+        cells = [measured(getattr(one, key), one.intervals[key], digits) for one in found]
         cells.append(signed(difference(*tables, left)[key], digits))
         assert f"| {title} | {' | '.join(cells)} |" in page
     flips = tables[0]["flips"]
     assert words.format(flips=flips.sum(), flipped=(flips > 0).sum()) in page
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_the_docs_page_quotes_what_is_kept():
     page = (Path(__file__).parents[2] / "docs" / "tabular.md").read_text(encoding="utf-8")
 
@@ -149,6 +151,7 @@ def test_the_docs_page_quotes_what_is_kept():
         assert f"| {label} | {' | '.join(cells)} |" in page
 
 
+@pytest.mark.usefixtures("measured_once")
 @pytest.mark.parametrize(("label", "printed"), [("D_0", 0.094), ("D_1", 0.121)])
 def test_the_printed_and_the_measured_eou_are_of_the_same_groups(label, printed):
     """Of "Indian american", 0.640 printed for D_1, there are fewer than 20 examples: without it, 0.763 less 0.642."""

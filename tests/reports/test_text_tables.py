@@ -1,8 +1,8 @@
-"""Text tables: what a cell holds does not move the columns."""
+"""Text tables: what a cell holds moves no column, and a header is as wide as its cells if three lines are enough."""
 
 import pytest
 
-from fairbench.reports.text_tables import tabulated
+from fairbench.reports.text_tables import stacked, tabulated
 
 
 @pytest.mark.parametrize(("form", "cell"), [("github", r"p\|q"), ("simple", "p|q"), ("latex_booktabs", "p|q")])
@@ -22,3 +22,23 @@ def test_numbers_stay_as_they_are_written_and_stand_right() -> None:
 
 def test_a_table_without_rows_has_its_head() -> None:
     assert "class" in tabulated([], ["class", "n"], "github")
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "shown"),
+    [
+        ("avg std", "12.00", "avg\nstd"),
+        ("avg std", "12.00 cat", "avg std"),
+        ("only the first / second wrong", "17 / 54", "only the\nfirst /\nsecond wrong"),
+        ("difference", "1", "difference"),
+        ("difference [95 % interval]", "+1.00 [+0.50, +1.50]", "difference\n[95 % interval]"),
+        ("", "1", ""),
+    ],
+)
+def test_a_header_is_broken_to_its_cells_in_three_lines(header, cell, shown):
+    assert stacked([header], [[cell]], "simple") == [shown]
+    assert stacked([header], [[cell]], "github") == [header]
+
+
+def test_a_table_without_rows_keeps_its_words_whole():
+    assert stacked(["worst std", "CAU"], [], "simple") == ["worst\nstd", "CAU"]

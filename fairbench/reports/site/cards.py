@@ -6,7 +6,7 @@ from typing import Any
 from fairbench.leaderboard.card import SubmissionCard
 from fairbench.leaderboard.zoo_card import passes
 from fairbench.plain_yaml import dump_yaml
-from fairbench.reports.tables import epsilon_text
+from fairbench.reports.values import epsilon_text
 
 Facts = list[tuple[str, str]]
 """Names and values, in the order to show them in."""

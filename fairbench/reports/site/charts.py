@@ -8,7 +8,7 @@ import numpy as np
 
 from fairbench.leaderboard.ranking import Board, Row, front_line
 from fairbench.metrics.curves import Curves
-from fairbench.reports.tables import epsilon_text
+from fairbench.reports.values import epsilon_text
 
 _ENOUGH = 8
 """Rows from which on one can be called far off."""

@@ -27,7 +27,7 @@ from fairbench.reports.board_text import (
     worst_class,
 )
 from fairbench.reports.site import cards, charts
-from fairbench.reports.tables import epsilon_text, rate
+from fairbench.reports.values import epsilon_text, rate
 
 ORDER = ("worst_rob", "avg_rob", "worst_std", "avg_std", "worst_bndy", "avg_bndy", "cau", "cru_s")
 """Columns as the pages have them: what is ranked by comes first, because a telephone shows the first ones."""
