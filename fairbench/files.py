@@ -105,6 +105,30 @@ def replace_folder(new: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+@contextmanager
+def replacing_folder(target: Path, prefix: str) -> Iterator[Path]:
+    """Give an empty folder that takes the place of ``target`` once it is filled.
+
+    It lies beside ``target`` under a name that begins with ``prefix``. What an earlier one left under such a name is
+    removed, so call it under a lock of those who use the prefix.
+
+    Raises
+    ------
+    OutcomesError
+        It cannot be written.
+    """
+    target = Path(os.path.abspath(target))  # "." has no name
+    try:
+        remove_leftovers(target.parent, prefix)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
+            new = Path(temporary) / target.name
+            new.mkdir()
+            yield new
+            replace_folder(new, target)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+
+
 def named_in(folder: Path, index: str, mark: str) -> bool:
     """Say whether a folder has an index that bears the mark, and no file but those that the index names as links.
 

@@ -12,16 +12,14 @@ import numpy as np
 import pandas as pd
 
 from fairbench.errors import OutcomesError
-from fairbench.metrics.classwise import count_cells, errors_from_cells
-from fairbench.metrics.intervals import Interval, paired_difference, percentile_interval, resample, wilson
+from fairbench.metrics.classwise import PRINTED_ERRORS, count_cells, errors_from_cells
+from fairbench.metrics.intervals import Interval, percentile_interval, rate_intervals, resample
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 from fairbench.registry import suggest
 
 SMALLEST = 20
 """Examples that a group needs."""
-
-ERRORS = ("std", "bndy", "rob")
 
 
 @dataclass(frozen=True)
@@ -84,11 +82,13 @@ def group_errors(outcomes: Outcomes, attribute: str, attack: str) -> GroupErrors
     rows = []
     for number, name in enumerate(kept):
         row: dict[str, Any] = {"group": name, "n": int(cells[number].sum())}
-        for error, interval in _intervals(cells[number]).items():
-            row |= {error: float(values[error][number]), f"{error}_low": interval[0], f"{error}_high": interval[1]}
+        intervals = rate_intervals(cells[number])
+        for error in PRINTED_ERRORS:
+            low, high = intervals[error]
+            row |= {error: float(values[error][number]), f"{error}_low": low, f"{error}_high": high}
         rows.append(row)
-    gap = {error: float(spread(values[error])) for error in ERRORS}
-    ends = {error: percentile_interval(partial(_gap, error=error), drawn, gap[error]) for error in ERRORS}
+    gap = {error: float(spread(values[error])) for error in PRINTED_ERRORS}
+    ends = {error: percentile_interval(partial(_gap, error=error), drawn, gap[error]) for error in PRINTED_ERRORS}
     return GroupErrors(attribute, attack, pd.DataFrame(rows), gap, ends, left_out)
 
 
@@ -126,12 +126,3 @@ def require_two(attribute: str, large: np.ndarray, left_out: Mapping[str, int]) 
 
 def _gap(cells: np.ndarray, error: str) -> np.ndarray:
     return spread(errors_from_cells(cells)[error])
-
-
-def _intervals(cells: np.ndarray) -> dict[str, Interval]:
-    n = int(cells.sum())
-    return {
-        "std": wilson(cells[1, :].sum(), n),
-        "bndy": paired_difference(cells),
-        "rob": wilson(cells[:, 1].sum(), n),
-    }

@@ -64,6 +64,23 @@ def paired_difference(cells: np.ndarray) -> Interval:
     return p - q - float(low), p - q + float(high)
 
 
+def rate_intervals(cells: np.ndarray) -> dict[str, Interval]:
+    """Return the 95 % interval, in percent, of each of :data:`~fairbench.metrics.classwise.ERRORS` of one group.
+
+    Parameters
+    ----------
+    cells
+        (2, 2) integer counts: [wrong clean, wrong under attack].
+    """
+    n = int(cells.sum())
+    return {
+        "std": wilson(cells[1, :].sum(), n),
+        "bndy": paired_difference(cells),
+        "rob": wilson(cells[:, 1].sum(), n),
+        "strict_bndy": wilson(cells[0, 1], n),
+    }
+
+
 def resample(cells: np.ndarray, draws: int = DRAWS, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
     """Resample examples with replacement within each class.
 

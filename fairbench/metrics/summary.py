@@ -8,13 +8,11 @@ import numpy as np
 import pandas as pd
 
 from fairbench.metrics import unfairness
-from fairbench.metrics.classwise import class_errors, count_cells, errors_from_cells
-from fairbench.metrics.intervals import Interval, paired_difference, percentile_interval, resample, wilson
+from fairbench.metrics.classwise import PRINTED_ERRORS, class_errors, count_cells, errors_from_cells
+from fairbench.metrics.intervals import Interval, percentile_interval, rate_intervals, resample
 from fairbench.metrics.least_epsilon import LeastEpsilons, least_epsilons
 from fairbench.metrics.least_steps import LeastSteps, least_steps
 from fairbench.outcomes import Outcomes
-
-_WORST = ("std", "bndy", "rob")
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _summarize_attack(outcomes: Outcomes, attack: str) -> AttackSummary:
     cells = count_cells(outcomes.frame, attack, len(outcomes.classes))
     table = class_errors(outcomes.frame, attack, outcomes.classes)
     average = {name: float(value) for name, value in errors_from_cells(cells.sum(axis=0)).items()}
-    worst = {name: _worst(table, name) for name in _WORST}
+    worst = {name: _worst(table, name) for name in PRINTED_ERRORS}
     return AttackSummary(
         attack=attack,
         epsilon=outcomes.manifest.get("attacks", {}).get(attack, {}).get("epsilon"),
@@ -157,7 +155,7 @@ def _summarize_attack(outcomes: Outcomes, attack: str) -> AttackSummary:
         n=int(cells.sum()),
         not_measured=len(outcomes) - int(cells.sum()),
         intervals=_intervals(cells),
-        class_intervals={c: _rate_intervals(cells[i]) for i, c in enumerate(outcomes.classes)},
+        class_intervals={c: rate_intervals(cells[i]) for i, c in enumerate(outcomes.classes)},
         classes=table,
         least_epsilon=least_epsilons(outcomes, attack),
         least_steps=least_steps(outcomes, attack),
@@ -172,23 +170,13 @@ def _worst(table: pd.DataFrame, error: str) -> tuple[float, str | None]:
     return float(table[error].iloc[row]), str(table["class"].iloc[row])
 
 
-def _rate_intervals(cells: np.ndarray) -> dict[str, Interval]:
-    n = int(cells.sum())
-    return {
-        "std": wilson(cells[1, :].sum(), n),
-        "bndy": paired_difference(cells),
-        "rob": wilson(cells[:, 1].sum(), n),
-        "strict_bndy": wilson(cells[0, 1], n),
-    }
-
-
 def _intervals(cells: np.ndarray) -> dict[str, Interval]:
-    average = _rate_intervals(cells.sum(axis=0))
+    average = rate_intervals(cells.sum(axis=0))
     resampled = resample(cells)
-    found: dict[str, Interval] = {f"avg_{name}": average[name] for name in _WORST}
+    found: dict[str, Interval] = {f"avg_{name}": average[name] for name in PRINTED_ERRORS}
     found["strict_bndy_avg"] = average["strict_bndy"]
     drawn, observed = errors_from_cells(resampled), errors_from_cells(cells)
-    for name in _WORST:
+    for name in PRINTED_ERRORS:
         found[f"worst_{name}"] = percentile_interval(_largest, drawn[name], float(_largest(observed[name])))
     for statistic in (unfairness.cau, unfairness.cru_s, unfairness.cru_s_correct):
         found[statistic.__name__] = percentile_interval(statistic, resampled, float(statistic(cells)))

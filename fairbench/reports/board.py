@@ -5,15 +5,14 @@ import io
 import math
 import os
 import re
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from filelock import FileLock
 
 from fairbench.errors import OutcomesError
-from fairbench.files import cannot_write, make_folder, named_in, remove_leftovers, replace_folder
+from fairbench.files import cannot_write, make_folder, named_in, replacing_folder
 from fairbench.leaderboard.board import SUBMISSIONS
 from fairbench.leaderboard.ranking import (
     COLUMNS,
@@ -97,20 +96,9 @@ def _refuse_foreign(board: Path, pages: Path) -> None:
     site.refuse_foreign(pages)
 
 
-@contextmanager
-def _replacing(target: Path, board: Path) -> Iterator[Path]:
-    """Give an empty folder that takes the place of ``target`` once it is filled; call it under the board's lock."""
-    target = Path(os.path.abspath(target))  # "." has no name
-    prefix = f".building-{target.name}-{sha256_plain(os.fsencode(board.resolve()))[:8]}-"
-    remove_leftovers(target.parent, prefix)  # of this board's builds alone, which the lock keeps apart
-    try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
-            new = Path(temporary) / target.name
-            new.mkdir()
-            yield new
-            replace_folder(new, target)
-    except OSError as error:
-        raise cannot_write(target, error) from error
+def _replacing(target: Path, board: Path) -> AbstractContextManager[Path]:
+    """Replace a folder under a name of this board's builds alone, which its lock keeps apart."""
+    return replacing_folder(target, f".building-{target.name}-{sha256_plain(os.fsencode(board.resolve()))[:8]}-")
 
 
 def _write_tables(found: Sequence[Board], folder: Path) -> None:

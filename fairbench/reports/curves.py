@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from fairbench.files import replacing
 from fairbench.metrics.curves import Curves
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.reports.drawing import figure_file
+from fairbench.reports.models import write_frames
 from fairbench.reports.text_tables import tabulated
 from fairbench.reports.values import epsilon_text, rate
 
@@ -54,14 +52,7 @@ def write_csv(curves: Mapping[str, Curves], means: Mapping[str, LeastEpsilons | 
         "overall.csv": {model: found.overall for model, found in curves.items()},
         "least_epsilon.csv": {model: found.classes for model, found in means.items() if found is not None},
     }
-    written = []
-    for name, of_models in tables.items():
-        frame = pd.concat([table.assign(model=model) for model, table in of_models.items()])
-        columns = ["model", *(c for c in frame.columns if c != "model")]
-        with replacing(folder / name) as temporary:
-            frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-        written.append(folder / name)
-    return written
+    return [write_frames(of_models, folder / name) for name, of_models in tables.items()]
 
 
 def draw(

@@ -8,21 +8,38 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fairbench.errors import OutcomesError
 from fairbench.files import replacing, write_json
 from fairbench.metrics import AttackSummary, Summary
+from fairbench.metrics.classwise import PRINTED_ERRORS
 from fairbench.reports.tables import HOW, changes_text, cru_eps_text, how, precision_text
 from fairbench.reports.text_tables import tabulated
 from fairbench.reports.values import epsilon_text, fraction, rate
 
-ERRORS = ("std", "bndy", "rob")
 FORMATS = {"table": "simple", "markdown": "github", "latex": "latex_booktabs"}
 """How a table is printed, and tabulate's word for it."""
 STEM = "models"
 GAPS = {"cau": "CAU", "cru_s": "CRU_s"}
 """What sets a model's classes apart, by its name in files; CRU_eps stands behind them where it was searched for."""
-_COLUMNS = [f"{kind}_{error}" for error in ERRORS for kind in ("avg", "worst")]
+_COLUMNS = [f"{kind}_{error}" for error in PRINTED_ERRORS for kind in ("avg", "worst")]
 _Row = tuple[str, Summary, AttackSummary]
+
+
+def write_frames(frames: Mapping[str, pd.DataFrame], path: Path) -> Path:
+    """Write tables of models under one another as CSV, the model in the first column; return the file.
+
+    Raises
+    ------
+    OutcomesError
+        It cannot be written.
+    """
+    frame = pd.concat([table.assign(model=model) for model, table in frames.items()])
+    columns = ["model", *(c for c in frame.columns if c != "model")]
+    with replacing(path) as temporary:
+        frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    return path
 
 
 def average_cell(found: AttackSummary, name: str) -> str:
@@ -61,7 +78,7 @@ def as_csv(summaries: Mapping[str, Summary]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     plain = [*_COLUMNS, *GAPS]
     ends = [f"{column}{end}" for column in (*plain, "cru_eps") for end in ("", "_low", "_high")]
-    classes = [f"worst_{error}_class" for error in ERRORS]
+    classes = [f"worst_{error}_class" for error in PRINTED_ERRORS]
     writer.writerow(
         ["model", "dataset", "protocol", "n", "attack", "epsilon", "precision", *ends, "censored", *classes, *HOW]
     )
@@ -163,6 +180,8 @@ def _cells(row: _Row) -> list[str]:
     method = attack.attack if attack.epsilon is None else f"{attack.attack} {epsilon_text(attack.epsilon)}"
     if summary.precision != "float32":
         method += f" ({precision_text(summary.precision)})"
-    figures = [f(attack, f"{kind}_{e}") for e in ERRORS for kind, f in (("avg", average_cell), ("worst", worst_cell))]
+    figures = [
+        f(attack, f"{kind}_{e}") for e in PRINTED_ERRORS for kind, f in (("avg", average_cell), ("worst", worst_cell))
+    ]
     gaps = [fraction(attack.cau, attack.intervals["cau"]), average_cell(attack, "cru_s")]
     return [name, summary.dataset, f"{attack.n:,}", method, *figures, *gaps]

@@ -1,13 +1,12 @@
 """A folder of the papers' tables in every format: written whole by one command, and checked against the results."""
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from filelock import FileLock
 
 from fairbench.errors import OutcomesError
-from fairbench.files import cannot_write, make_folder, named_in, remove_leftovers, replace_folder
+from fairbench.files import cannot_write, make_folder, named_in, replacing_folder
 from fairbench.reports.paper_table import PaperTable
 from fairbench.reports.table_formats import render
 
@@ -74,21 +73,12 @@ def write(files: Mapping[str, str], folder: Path) -> None:
     refuse(folder, writing=True)
     parent = make_folder(folder.absolute().parent)
     try:
-        with FileLock(parent / f".{folder.name}.lock"):
-            _replace(files, folder.absolute(), parent)
+        lock = FileLock(parent / f".{folder.name}.lock")
+        with lock, replacing_folder(folder, f".writing-{folder.name}-") as new:
+            for name, text in files.items():
+                (new / name).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise cannot_write(folder, error) from error
-
-
-def _replace(files: Mapping[str, str], folder: Path, parent: Path) -> None:
-    prefix = f".writing-{folder.name}-"
-    remove_leftovers(parent, prefix)
-    with tempfile.TemporaryDirectory(dir=parent, prefix=prefix, ignore_cleanup_errors=True) as temporary:
-        new = Path(temporary) / folder.name
-        new.mkdir()
-        for name, text in files.items():
-            (new / name).write_text(text, encoding="utf-8", newline="\n")
-        replace_folder(new, folder)
 
 
 def check(files: Mapping[str, str], folder: Path) -> list[str]:

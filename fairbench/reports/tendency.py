@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fairbench.files import replacing
 from fairbench.metrics.intervals import Interval, wilson
 from fairbench.metrics.paired import Estimate
 from fairbench.metrics.tendency import Tendency
 from fairbench.reports.drawing import figure_file
+from fairbench.reports.models import write_frames
 from fairbench.reports.tables import step_cells
 from fairbench.reports.text_tables import tabulated
 from fairbench.reports.values import fraction, rate, signed
@@ -101,14 +101,11 @@ def write_csv(found: Mapping[str, Tendency], folder: Path) -> list[Path]:
     OutcomesError
         A file cannot be written.
     """
-    written = []
-    for name, rows in (("tendency", _class_rows), ("confusion", _confusion_rows), ("overall", _overall_rows)):
-        frame = pd.concat([rows(of_model).assign(model=model) for model, of_model in found.items()])
-        columns = ["model", *(c for c in frame.columns if c != "model")]
-        with replacing(folder / f"{name}.csv") as temporary:
-            frame[columns].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-        written.append(folder / f"{name}.csv")
-    return written
+    files = {"tendency.csv": _class_rows, "confusion.csv": _confusion_rows, "overall.csv": _overall_rows}
+    return [
+        write_frames({model: rows(of_model) for model, of_model in found.items()}, folder / name)
+        for name, rows in files.items()
+    ]
 
 
 def _class_rows(found: Tendency) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from fairbench.leaderboard.ranking import COLUMNS, Board, Entry, Evidence, Row
 from fairbench.leaderboard.searches import SEARCH
 from fairbench.leaderboard.zoo_card import zoo_card
+from fairbench.metrics.classwise import PRINTED_ERRORS
 from fairbench.metrics.curves import Curves, success_curves
 from fairbench.outcomes import Outcomes
 from fairbench.provenance import sha256_file, sha256_plain
@@ -215,7 +216,7 @@ class Section(Place):
         rows: list[dict[str, Any]] = []
         for record in attack.classes.to_dict("records"):
             intervals = attack.class_intervals[record["class"]]
-            errors = {e: _error(float(record[e]), intervals[e]) for e in ("std", "bndy", "rob")}
+            errors = {e: _error(float(record[e]), intervals[e]) for e in PRINTED_ERRORS}
             rows.append({"name": str(record["class"]), "n": int(record["n"]), **errors})
         for error in ("std", "rob"):
             worst = max((row[error]["value"] for row in rows if row[error]["known"]), default=math.nan)
