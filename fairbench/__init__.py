@@ -1,7 +1,7 @@
 """fairbench: which class does your model fail to protect, and by how much?
 
-The public API is five names, loaded on first use so that ``import fairbench`` (and with it the metrics, the reports and
-the leaderboard) needs no torch.
+The public API is the names of ``__all__``, loaded on first use so that ``import fairbench`` (and with it the metrics,
+the reports and the leaderboard) needs no torch.
 
 Examples
 --------

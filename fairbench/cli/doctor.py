@@ -15,9 +15,10 @@ def doctor() -> None:
     from fairbench import provenance
     from fairbench.datasets.locate import data_folders
     from fairbench.datasets.named import NAMED, find_named
+    from fairbench.evaluation.device import default_device
     from fairbench.files import cache_folder
 
-    hardware = provenance.hardware("cuda" if torch.cuda.is_available() else "cpu")
+    hardware = provenance.hardware(default_device())
     said = {**provenance.versions(), "robustbench": _robustbench(), **hardware}
     said |= {"bf16": _bf16(torch.device(hardware["device"])), "memory": _memory()}
     said["cache"] = f"{cache_folder('').resolve()} ({_writable(cache_folder(''))})"

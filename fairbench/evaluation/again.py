@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from fairbench.attacks.base import logits_of
 from fairbench.datasets import Dataset
@@ -77,7 +76,7 @@ class Again:
             In the order of ``index``, each (N,): int64 predicted class, float64 probability of it, and float64
             distance to the second largest probability.
         """
-        device = checked_device(self.options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = checked_device(self.options.get("device"))
         module = frozen(self.model.module).to(device)
         size = self.options.get("batch_size", BATCH_SIZE)
         order = np.argsort(self.dataset.index)

@@ -120,7 +120,7 @@ def bench(
     FairbenchError
         The model cannot take the data, or memory does not hold the smallest batch.
     """
-    device = checked_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = checked_device(device)
     limit = memory if memory is not None else (speed.free_memory(device) or math.inf) / 2
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     original = frozen(model.module).to(device)

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -94,10 +94,6 @@ class Cost:
     backwards: float
     flops: float
     seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data; passes are those of an example."""
-        return asdict(self)
 
 
 def shares(broken_by: Iterable[Any], source: str) -> Survivors:

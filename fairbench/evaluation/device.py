@@ -38,14 +38,20 @@ def _matmul_backends() -> list[Any]:
     return [backend for backend in found if hasattr(backend, "fp32_precision")]
 
 
-def checked_device(device: str) -> str:
-    """Return the device's name.
+def default_device() -> str:
+    """Return "cuda" where there is one, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def checked_device(device: str | None) -> str:
+    """Return the device's name; of none, the default.
 
     Raises
     ------
     ProtocolError
         There is no such device here.
     """
+    device = device or default_device()
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

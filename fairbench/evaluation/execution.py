@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fairbench.errors import FairbenchError, ModelError, OutcomesError
+from fairbench.errors import FairbenchError, ModelError, OutcomesError, first_line
 from fairbench.evaluation import diagnostics
 from fairbench.evaluation.engines import Shard
 from fairbench.evaluation.run import Run, out_of_memory
@@ -94,11 +94,8 @@ class _Work:
         except (Exception, SystemExit) as error:  # a user's own forward can raise anything
             if is_out_of_memory(error):
                 raise out_of_memory(self._run.batch_size) from error
-            first = (str(error).splitlines() or [""])[0]
-            raise ModelError(
-                f"{self._run.model.name} failed on shard {number} (batches of {self._run.batch_size}): "
-                f"{type(error).__name__}: {first}"
-            ) from error
+            where = f"shard {number} (batches of {self._run.batch_size})"
+            raise ModelError(f"{self._run.model.name} failed on {where}: {first_line(error)}") from error
 
     def settle(self, examples_done: int) -> None:
         """Report what other processes did: they do not tick here."""

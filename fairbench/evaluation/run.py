@@ -39,9 +39,6 @@ _CODE = ("attacks/*.py", "evaluation/run.py", "evaluation/device.py", "models/*.
 _OF_SHAPES = re.compile(r"size|shape|dimension|channel|multiplied|broadcast|stack|concatenate", re.IGNORECASE)
 """What PyTorch says of images that do not fit."""
 
-_UNKNOWN = '{"processor": "not recorded"}'
-"""Who computed a batch that an earlier version kept."""
-
 
 class Run:
     """One evaluation: what determines it, how a shard is computed, how shards become a table."""
@@ -191,9 +188,9 @@ class Run:
         if self.dataset.features is not None:
             manifest["dataset"] |= {"features": list(self.dataset.features.names), "scale": self.dataset.features.scale}
         manifest["run"] = self.identity
-        manifest["hardware"] = provenance.machines([json.loads(m.get("machine", _UNKNOWN)) for m in shard_metadata])
+        manifest["hardware"] = provenance.machines([json.loads(m["machine"]) for m in shard_metadata])
         manifest["seconds"] = {
-            attack.name: round(sum(float(m.get(f"seconds_{attack.name}", "nan")) for m in shard_metadata), 3)
+            attack.name: round(sum(float(m[f"seconds_{attack.name}"]) for m in shard_metadata), 3)
             for attack in self.attacks
         }
         manifest["notes"] = [*self.model.notes, *self.dataset.notes, *self._protocol_notes()]

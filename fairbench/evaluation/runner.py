@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from fairbench.datasets import Dataset
@@ -142,7 +141,6 @@ def plan(
         raise ProtocolError(f"unknown precision '{precision}'.{suggest(precision, list(PRECISIONS))}")
     model = as_model(model)
     source = None if transfer_from is None else as_model(transfer_from)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     data = fitted(dataset, model, protocol)
     if source is not None:
         _check_source(source, model, data, protocol)

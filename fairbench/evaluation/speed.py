@@ -7,7 +7,7 @@ a multiplication and an addition each, as ``torch.utils.flop_counter`` counts th
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -77,10 +77,6 @@ class BatchSpeed:
     forward: Rate
     step: Rate
     memory: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 def seconds_of(run: Run, device: str = "cpu") -> float:

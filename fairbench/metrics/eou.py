@@ -161,10 +161,7 @@ def _confidences(outcomes: Outcomes, attack: str) -> np.ndarray:
     if attack not in known:
         raise OutcomesError(f"the outcomes have no attack '{attack}'.{suggest(attack, known)}")
     column = f"{attack}_label_confidence"
-    if column in frame:
-        values = frame[column].to_numpy(dtype=float, na_value=np.nan)
-        return np.where(frame["label"].to_numpy() == 1, values, 1 - values) if two_classes else values
-    if attack == CLEAN and two_classes and "clean_confidence" in frame:  # tables from before there was the column
-        values = frame["clean_confidence"].to_numpy(dtype=float)
-        return np.where(frame["clean_pred"].to_numpy() == 1, values, 1 - values)
-    raise OutcomesError(f"the outcomes have no {column}: evaluate again, on data with attributes.")
+    if column not in frame:
+        raise OutcomesError(f"the outcomes have no {column}: evaluate again, on data with attributes.")
+    values = frame[column].to_numpy(dtype=float, na_value=np.nan)
+    return np.where(frame["label"].to_numpy() == 1, values, 1 - values) if two_classes else values

@@ -61,11 +61,10 @@ def test_under_attack_it_reads_the_confidences_under_attack(table):
     assert eou(outcomes(table), "sex", "pgd20").groups["mean"].tolist() == pytest.approx([0.9, 0.7, 0.4, 0.1])
 
 
-def test_a_table_from_before_the_column_still_has_its_clean_eou(table):
-    old = table.drop(columns=["clean_label_confidence", "pgd20_label_confidence"])
-    assert eou(outcomes(old), "sex").labels["eou"].tolist() == pytest.approx([0.2, 0.3])
-    with pytest.raises(OutcomesError, match="no pgd20_label_confidence"):
-        eou(outcomes(old), "sex", "pgd20")
+@pytest.mark.parametrize("attack", ["clean", "pgd20"])
+def test_a_table_without_the_confidences_is_refused(table, attack):
+    with pytest.raises(OutcomesError, match=f"no {attack}_label_confidence: evaluate again"):
+        eou(outcomes(table.drop(columns=f"{attack}_label_confidence")), "sex", attack)
 
 
 def test_among_more_classes_the_confidence_is_that_of_the_label(table):
