@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,8 @@ from fairbench.training.processes import Processes
 from fairbench.training.recipe import Recipe
 from fairbench.training.run_folder import LAST, RunFolder, write_weights
 from fairbench.training.schedule import Clock, learning_rate
+from fairbench.training.seeds import epoch_seed, pass_seed
 from fairbench.training.validation import class_errors
-
-_PASSES = 1 << 19
-"""Seeds of the orders of passes that are cut in epochs lie this far behind those of epochs."""
 
 _COMPARED = 8
 """Examples on which the attacked copy is compared with the network before the first step."""
@@ -160,6 +159,7 @@ class _Fit:
         report: Report | None,
     ) -> None:
         self.recipe, self.folder, self.report = recipe, RunFolder(out), report or (lambda _row: None)
+        self.budget = time_budget
         self.fabric = launch(hardware, recipe.precision)
         self.processes = Processes(self.fabric)
         if not self.processes.is_writer:
@@ -171,62 +171,77 @@ class _Fit:
             "processes": self.processes.count,
             "compiled": hardware.compile,
         }
+        self.made_with: list[dict[str, Any]] = []
         keep_freed_memory()
         self.module = module
-        layout = probe(module, dataset, recipe.architecture)
-        self.classes = dataset.classes
-        self.data_sha256 = dataset.sha256
         self.start_sha256 = None
         if recipe.start is not None:  # a model trained again under the same name is another start
             self.start_sha256 = provenance.sha256_state((source or module).state_dict())
-        training, held = split_validation(dataset, recipe.validation_per_class)
+        self.generator = torch.Generator()
+        self._take_data(dataset)
+        self.method = self._fitting_method()
+        self.history = History(dataset.classes)
+        self.weights = ChosenWeights(module, recipe.select)
+        self._place_network(hardware)
+        with self._methods_own("in setup"):
+            self.method.setup(self._context(source))
+
+    def _take_data(self, dataset: Dataset) -> None:
+        """Put the examples, and those held out, where the run computes, in the network's layout."""
+        layout = probe(self.module, dataset, self.recipe.architecture)
+        training, held = split_validation(dataset, self.recipe.validation_per_class)
+        self.classes, self.kind = dataset.classes, dataset.kind
+        self.data_sha256 = dataset.sha256
         self.count = len(training)
-        self.kind = dataset.kind
         self.space = PIXELS if dataset.features is None else UNBOUNDED
         self.data = TrainingData.of(training, self.fabric.device, layout)
-        if recipe.balance:
+        if self.recipe.balance:
             self.data = self.data.balanced()
         self.held = None if held is None else TrainingData.of(held, self.fabric.device, layout)
         self.held_index = np.empty(0, dtype=np.int64) if held is None else held.index
-        self.method = build_method(recipe)
-        if recipe.ema is not None and type(self.method).average_decay is not Method.average_decay:
-            raise RecipeError(f"method {self.method.name} averages the weights by a rule of its own: leave ema out.")
-        if self.method.needs_validation and held is None:
+
+    def _fitting_method(self) -> Method:
+        """Build the method; refuse a recipe that lacks what it needs, or does what it does itself."""
+        method = build_method(self.recipe)
+        if self.recipe.ema is not None and type(method).average_decay is not Method.average_decay:
+            raise RecipeError(f"method {method.name} averages the weights by a rule of its own: leave ema out.")
+        if method.needs_validation and self.held is None:
             raise RecipeError(
-                f"method {self.method.name} adapts to held-out training images: set validation_per_class above 0."
+                f"method {method.name} adapts to held-out training images: set validation_per_class above 0."
             )
-        self.generator = torch.Generator()
-        self.budget = time_budget
-        self.history = History(dataset.classes)
-        self.made_with: list[dict[str, Any]] = []
-        self.weights = ChosenWeights(module, recipe.select)
-        optimizer = make_optimizer(module, recipe.optimizer)
-        compiled: Any = torch.compile(module) if hardware.compile else module
+        return method
+
+    def _place_network(self, hardware: Hardware) -> None:
+        """Put network and optimizer where the run computes, and beside them the copy that is attacked."""
+        optimizer = make_optimizer(self.module, self.recipe.optimizer)
+        compiled: Any = torch.compile(self.module) if hardware.compile else self.module
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
         some, _ = self.data.batch(torch.arange(min(_COMPARED, len(self.data))))
         self.attacked = AttackCopy(
-            module,
+            self.module,
             some,
-            recipe.precision,
+            self.recipe.precision,
             compiled=hardware.compile,
-            batch_size=recipe.batch_size // self.processes.count,
+            batch_size=self.recipe.batch_size // self.processes.count,
             warn=lambda text: self.report({"warning": text}),
         )
-        context = Context(
-            num_classes=dataset.num_classes,
+
+    def _context(self, source: nn.Module | None) -> Context:
+        """Return what the method may use of the run."""
+        own = (self.model, self.module)
+        return Context(
+            num_classes=len(self.classes),
             device=self.fabric.device,
             generator=self.generator,
-            attack_copy=lambda asked: self.attacked.now() if asked in (self.model, module) else frozen(asked),
+            attack_copy=lambda asked: self.attacked.now() if asked in own else frozen(asked),
             held=self.held,
             source=None if source is None else frozen(source.to(self.fabric.device)),
             rank=self.processes.rank,
             world=self.processes.count,
             mean=self.processes.mean,
-            seed=recipe.seed,
+            seed=self.recipe.seed,
             space=self.space,
         )
-        with self._methods_own("in setup"):
-            self.method.setup(context)
 
     def run(self, stop_after: int | None = None) -> Fitted:
         """Train to the end, or for so many epochs, and leave the chosen weights in the module."""
@@ -248,7 +263,7 @@ class _Fit:
         if first_epoch == 0:
             self._seed(-1)
             with self._methods_own("in begin"):
-                self.method.begin(self._validate_once())
+                self.method.begin(cache(self._validate))
         epoch = first_epoch
         stop = math.inf if stop_after is None else stop_after
         while not (is_over := self.processes.any(self.clock.over(epoch))) and epoch < stop:
@@ -327,7 +342,7 @@ class _Fit:
         self.processes.share_buffers(self.module)
         if not all(bool(torch.isfinite(weights).all()) for weights in self.module.parameters()):
             raise self._not_finite(f"a weight is NaN or infinite after epoch {epoch}")
-        validate = self._validate_once()
+        validate = cache(self._validate)
         self.method.progress = self.clock.progress(epoch + 1, 0)
         with self._methods_own(f"at the end of epoch {epoch}"):
             self.method.end_epoch(validate)
@@ -343,7 +358,7 @@ class _Fit:
         if parts == 1:
             return None
         whole, part = divmod(epoch, parts)
-        generator = torch.Generator().manual_seed((self.recipe.seed << 20) + _PASSES + whole)
+        generator = torch.Generator().manual_seed(pass_seed(self.recipe.seed, whole))
         return self.data.part_of_pass(part, parts, self.recipe.batch_size, generator)
 
     def _step(self, x: Tensor, y: Tensor, rate: float, where: str) -> float:
@@ -380,17 +395,6 @@ class _Fit:
             f"{what}: lower optimizer.lr (now up to {self.recipe.optimizer.lr:g}), or use precision 32; the last whole "
             f"epoch is in {self.folder.path}."
         )
-
-    def _validate_once(self) -> Callable[[], ClassErrors]:
-        """Return a function that validates when first called and then remembers."""
-        found: list[ClassErrors] = []
-
-        def validate() -> ClassErrors:
-            if not found:
-                found.append(self._validate())
-            return found[0]
-
-        return validate
 
     def _validate(self) -> ClassErrors:
         """Return the held-out errors of the weights of this moment."""
@@ -430,8 +434,9 @@ class _Fit:
 
     def _seed(self, epoch: int) -> None:
         """Seed all that an epoch draws; layers with dropout draw from torch's own generators."""
-        self.generator.manual_seed((self.recipe.seed << 20) + epoch + 1)
-        torch.manual_seed((self.recipe.seed << 20) + epoch + 1)
+        seed = epoch_seed(self.recipe.seed, epoch)
+        self.generator.manual_seed(seed)
+        torch.manual_seed(seed)
 
     def _save(self, next_epoch: int) -> None:
         """Write the state and the history, each whole or not at all; only the first process does."""

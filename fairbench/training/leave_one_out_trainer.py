@@ -19,7 +19,7 @@ from fairbench.attacks.pgd import pgd
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError, first_line
 from fairbench.memory import free_memory, keep_freed_memory
-from fairbench.models.building import new_module, users_attribute
+from fairbench.models.building import users_attribute
 from fairbench.models.layout import settle_layout
 from fairbench.models.loading import load_model
 from fairbench.models.prepare import frozen
@@ -30,9 +30,10 @@ from fairbench.training.ensemble import Ensemble
 from fairbench.training.fit import build_method
 from fairbench.training.identity import adversarial_seed
 from fairbench.training.method import Context, Method
-from fairbench.training.network import normalized
+from fairbench.training.network import prepare
 from fairbench.training.recipe import Recipe
 from fairbench.training.schedule import learning_rate
+from fairbench.training.seeds import epoch_seed
 
 _CHUNK_BYTES, _CHUNK_MODELS = 2**30, 64
 """What a chunk may take of memory, and of models: on two cores, more are no faster."""
@@ -53,12 +54,9 @@ class Trainer:
         self.method = build_method(recipe)
         typed = {key: getattr(self.method, key) for key in recipe.options}  # a command line gives text
         self.recipe = recipe.model_copy(update={"options": typed})
-        torch.manual_seed(recipe.seed)
-        self.module, size = new_module(recipe.architecture, training.num_classes, training.shape)
+        self.module, training, size = prepare(recipe, training)
         if size is not None:
-            training, test = training.resized(*size), test.resized(*size)
-        if recipe.normalize:
-            self.module = normalized(self.module, training)
+            test = test.resized(*size)
         self.test = test
         self.space = PIXELS if training.features is None else UNBOUNDED
         self.hashes = {"data_sha256": training.sha256, "test_sha256": test.sha256}
@@ -163,7 +161,7 @@ class Trainer:
 
     def seed(self, epoch: int) -> None:
         """Seed what an epoch draws, as a training of one model does."""
-        self.generator.manual_seed((self.recipe.seed << 20) + epoch + 1)
+        self.generator.manual_seed(epoch_seed(self.recipe.seed, epoch))
 
     def epoch(
         self,

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError, first_line
 from fairbench.models.base import Normalize
+from fairbench.models.building import new_module
 from fairbench.models.layout import Layout, settle_layout
-from fairbench.training.recipe import OptimizerRecipe
+from fairbench.training.recipe import OptimizerRecipe, Recipe
 
 
 def probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
@@ -28,6 +29,27 @@ def probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
             f"not ({len(x)}, {dataset.num_classes}) logits."
         )
     return layout
+
+
+def prepare(recipe: Recipe, data: Dataset) -> tuple[nn.Module, Dataset, tuple[int, int] | None]:
+    """Build the recipe's network with its first weights, and resize the data to what it takes.
+
+    Returns
+    -------
+    tuple
+        The network, a normalisation before it if the recipe has one; the data; the (height, width) that the
+        architecture is made for, None where it takes any.
+
+    Raises
+    ------
+    ModelError
+        There is no such architecture, or it cannot be built for such data.
+    """
+    torch.manual_seed(recipe.seed)
+    module, size = new_module(recipe.architecture, data.num_classes, data.shape)
+    if size is not None:
+        data = data.resized(*size)
+    return (normalized(module, data) if recipe.normalize else module), data, size
 
 
 def normalized(module: nn.Module, data: Dataset) -> nn.Sequential:

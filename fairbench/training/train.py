@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from fairbench import __version__, provenance
@@ -17,7 +16,6 @@ from fairbench.datasets import Dataset, load_dataset
 from fairbench.errors import RecipeError
 from fairbench.files import replacing, user_path
 from fairbench.models.base import Model, Normalize
-from fairbench.models.building import new_module
 from fairbench.models.cards import CARD_FILE, WEIGHTS_FILE, card_names
 from fairbench.models.loading import load_model
 from fairbench.plain_yaml import dump_yaml
@@ -25,7 +23,7 @@ from fairbench.registry import is_own_code
 from fairbench.training.fit import Fitted, Report, build_method, fit
 from fairbench.training.hardware import Hardware
 from fairbench.training.method import Method
-from fairbench.training.network import normalized
+from fairbench.training.network import prepare
 from fairbench.training.recipe import Recipe, load_recipe, recipe_names
 from fairbench.training.run_folder import write_weights
 
@@ -101,12 +99,7 @@ def train_epochs(
     method = build_method(recipe)
     recipe = _validated_at_own_radius(_typed(recipe, method), method)
     data = data.without_classes(recipe.drop_classes)
-    torch.manual_seed(recipe.seed)
-    module, size = new_module(recipe.architecture, data.num_classes, data.shape)
-    if size is not None:
-        data = data.resized(*size)
-    if recipe.normalize:
-        module = normalized(module, data)
+    module, data, size = prepare(recipe, data)
     source, unseen = _start(recipe, method, module, data)
     fitted = fit(
         recipe,

@@ -3,38 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from linear_models import linear, run
 
 from fairbench import load_dataset, load_model
 from fairbench.attacks import pgd
-from fairbench.attacks.base import ThreatModel, run_attack
+from fairbench.attacks.base import ThreatModel
 from fairbench.attacks.least_steps import LeastSteps
 from fairbench.attacks.pgd import PGDAttack
 from fairbench.randomness import uniform_noise
 
 STEP = 0.4 / 255
-
-
-def linear(seed=0, classes=2, inputs=16):
-    """No class is favoured on a grey image."""
-    torch.manual_seed(seed)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes)).eval().requires_grad_(False)
-    model[1].bias.copy_(-0.5 * model[1].weight.sum(1))
-    return model
-
-
-def run(attack, model, x, y, index=None):
-    index = np.arange(len(x)) if index is None else index
-    passes = []
-    found = run_attack(attack, model, model, (x, y, index), num_classes=int(model(x[:1]).shape[1]), tick=passes.append)
-    return found, sum(passes)
-
-
-@pytest.fixture(scope="module")
-def grey():
-    """Images away from the border of the box, so that the ball is whole."""
-    torch.manual_seed(1)
-    return torch.rand(200, 1, 4, 4) * 0.2 + 0.4
 
 
 def test_for_a_linear_model_the_steps_are_those_of_the_straight_way(grey):

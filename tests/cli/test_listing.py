@@ -20,15 +20,29 @@ Cli = Callable[..., Any]
 NO_TORCH = """
 import sys
 
+asked = []
+
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("torch", "torchvision"):
+            asked.append(name)
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 sys.meta_path.insert(0, Blocked())
 """
+
+
+WITHOUT_TORCH = (
+    "leaderboard.check",
+    "metrics.summary",
+    "outcomes.table",
+    "reports.figures",
+    "reports.site.pages",
+    "reports.tables",
+)
+"""A few, lest none is walked through."""
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -126,18 +140,20 @@ def test_what_only_tells_does_not_wait_for_torch(arguments: list[str]) -> None:
 
 
 def test_all_that_follows_an_attack_imports_without_torch() -> None:
+    """Nor does it import torch where there is one: it does not ask."""
     ran = python(f"""{NO_TORCH}
 import importlib, pkgutil
-import fairbench.metrics, fairbench.outcomes, fairbench.reports
+import fairbench.leaderboard, fairbench.metrics, fairbench.outcomes, fairbench.reports
 
-for package in (fairbench.metrics, fairbench.outcomes, fairbench.reports):
+for package in (fairbench.outcomes, fairbench.metrics, fairbench.reports, fairbench.leaderboard):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         print(importlib.import_module(module.name).__name__)
+print(asked)
 """)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert {"fairbench.metrics.summary", "fairbench.outcomes.table", "fairbench.reports.tables"} <= {
-        *ran.stdout.splitlines()
-    }
+    *imported, asked = ran.stdout.splitlines()
+    assert asked == "[]"
+    assert {f"fairbench.{name}" for name in WITHOUT_TORCH} <= {*imported}
 
 
 def test_a_kept_table_is_summarised_printed_and_drawn_without_torch(tmp_path: Path) -> None:

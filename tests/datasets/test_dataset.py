@@ -61,3 +61,15 @@ def test_the_hash_depends_on_all_content_and_on_nothing_else(data: Dataset, what
 def test_an_attribute_of_another_length_is_refused(data: Dataset) -> None:
     with pytest.raises(DatasetError, match="7 images but 2 race"):
         replace(data, attributes={"race": np.array([0, 1])})
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_arrays_that_run_backwards_are_data(dtype):
+    images = np.arange(4 * 64).reshape(4, 1, 8, 8).astype(dtype) / dtype(1 if dtype == np.uint8 else 256)
+    straight = Dataset("mine", images.astype(dtype), np.array([0, 1, 0, 1]), ("a", "b"))
+    turned = Dataset("mine", straight.inputs[::-1], straight.labels[::-1], ("a", "b"))
+    x, y, _ = turned.batch(slice(0, 4))
+    expected, labels, _ = straight.batch(slice(0, 4))
+    assert torch.equal(x, expected.flip(0))
+    assert torch.equal(y, labels.flip(0))
+    assert np.array_equal(turned.resized(4, 4).inputs, straight.resized(4, 4).inputs[::-1])

@@ -162,3 +162,33 @@ def test_class_folders_without_an_image_are_refused(tmp_path: Path) -> None:
         (tmp_path / label).mkdir()
     with pytest.raises(DatasetError, match="no image"):
         load_dataset(tmp_path)
+
+
+def folder(root, image, classes=("a", "b")):
+    for name in classes:
+        (root / name).mkdir(parents=True)
+        image.save(root / name / "0.png")
+    return root
+
+
+def test_sixteen_bit_grey_is_scaled_and_not_clipped(tmp_path):
+    eight = np.arange(64, dtype=np.uint16).reshape(8, 8) * 4
+    loaded = load_dataset(folder(tmp_path / "d", Image.fromarray((eight * 257).astype(np.uint16))))
+    assert loaded.shape == (1, 8, 8)
+    assert np.array_equal(loaded.inputs[0, 0], eight)
+
+
+def test_hidden_folders_are_not_data(tmp_path):
+    root = folder(tmp_path / "d", Image.new("L", (4, 4)))
+    (root / "a" / ".ipynb_checkpoints").mkdir()
+    Image.new("L", (4, 4)).save(root / "a" / ".ipynb_checkpoints" / "0-checkpoint.png")
+    assert len(load_dataset(root)) == 2
+
+
+def test_a_class_may_be_called_test(tmp_path):
+    assert load_dataset(folder(tmp_path / "d", Image.new("L", (4, 4)), ("fresh", "test"))).classes == ("fresh", "test")
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    classes = ("car", "plane", "train")
+    assert load_dataset(folder(tmp_path / "d", Image.new("L", (4, 4)), classes)).classes == classes

@@ -251,3 +251,18 @@ def test_positions_in_the_test_split_are_not_those_of_the_training_images(tmp_pa
     path = save(tmp_path / "both.npz", **arrays, index=np.array([7, 5, 3, 1]))
     assert load_dataset(str(path), "train").index.tolist() == list(range(6))
     assert load_dataset(str(path), "test").index.tolist() == [7, 5, 3, 1]
+
+
+@pytest.mark.parametrize("index", [[-1, 2, 3, 4], [0, 1, 2, 2**60], 7, [0, 1, 2, float("nan")]])
+def test_an_odd_index_is_one_clear_error(index, tmp_path):
+    np.savez(tmp_path / "d.npz", x=np.zeros((4, 4, 4), np.uint8), y=[0, 1, 0, 1], index=index)
+    with pytest.raises(DatasetError):
+        load_dataset(tmp_path / "d.npz")
+
+
+def test_images_without_a_pixel_and_images_too_large_are_refused(tmp_path):
+    np.savez(tmp_path / "d.npz", x=np.zeros((4, 0, 4), np.uint8), y=[0, 1, 0, 1])
+    with pytest.raises(DatasetError, match="no pixel"):
+        load_dataset(tmp_path / "d.npz")
+    with pytest.raises(DatasetError, match="would not fit in memory"):
+        load_dataset("digits", resize=(10_000, 10_000))

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from fairbench.attacks import autoattack
 from fairbench.attacks.autoattack import AutoAttack
 from fairbench.attacks.base import ThreatModel
 from fairbench.attacks.least_steps import LeastSteps
@@ -91,7 +92,10 @@ class Counting(nn.Module):
 
 
 @pytest.mark.parametrize(("classes", "stages"), [(6, ["apgd-ce", "apgd-t", "fab-t", "square"])])
-def test_autoattack_is_counted_as_it_runs(classes, stages):
+def test_autoattack_is_counted_as_it_runs(classes, stages, monkeypatch):
+    """With fewer iterations and queries: both sides run the same ones."""
+    monkeypatch.setattr(autoattack, "ITERATIONS", 15)
+    monkeypatch.setattr(autoattack, "QUERIES", 40)
     found = autoattack_work((1, 4, 4), classes)
     assert list(found) == stages
     model = Counting(classes)

@@ -151,3 +151,12 @@ def test_a_model_that_is_broken_everywhere_is_not_called_fair(broken, warned):
     frame["pgd20_pred"] = np.where(wrong, 1 - label, label)
     found = diagnostics.check_results(summarize(Outcomes(frame, {"dataset": {"classes": ["a", "b"]}})))
     assert ("no sign of fairness" in " ".join(found)) == warned
+
+
+def test_a_layer_that_uses_statistics_of_the_batch_is_noticed():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False), nn.Flatten(), nn.Linear(64, 10)).eval()
+    x, y, index = load_dataset("digits").batch(slice(0, 100))
+    x = torch.cat([x[:50] * 0.2, x[50:]])  # halves of other brightness than the whole
+    found = diagnostics.check_model(model, (x, y, index), 10)
+    assert any("change with the batch an example rides in" in warning for warning in found)

@@ -1,4 +1,4 @@
-"""From images to CRU_eps and curve, where all of it is known: a linear model's least epsilon is margin / L1 norm."""
+"""From images to errors, CRU_eps and curve, where all is known: a linear model's least epsilon is margin / L1 norm."""
 
 import numpy as np
 import pytest
@@ -70,3 +70,19 @@ def test_the_curve_is_the_share_of_margins_that_the_radius_exceeds(outcomes: Out
     assert curves.overall["cru_s"].to_numpy() == pytest.approx(np.abs(near - far))
     assert near[0] == pytest.approx(200 / 11)
     assert far[-1] == pytest.approx(80)
+
+
+class FarApart(nn.Module):
+    """Two classes that change places where every pixel has moved by 0.29 in its direction."""
+
+    def forward(self, x):
+        score = x.flatten(1).mean(1) - 0.5
+        return torch.stack((-score, score), 1)
+
+
+def test_pgd_reaches_the_border_of_a_large_ball():
+    inputs = np.full((40, 1, 4, 4), 0.5 + 0.29, dtype=np.float32)
+    inputs[::2] = 0.5 - 0.29
+    data = Dataset("far", inputs, np.arange(40) % 2, ("low", "high"))
+    found = summarize(evaluate(FarApart(), data, Protocol.named("standard", epsilon=0.3))).attacks["pgd20"]
+    assert (found.avg_std, found.avg_rob) == (0.0, 100.0)

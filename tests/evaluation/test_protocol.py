@@ -106,3 +106,15 @@ def test_what_is_no_number_is_refused(text):
 def test_the_step_is_large_enough_to_cross_the_ball(epsilon, step):
     assert Protocol.named("standard", epsilon=epsilon).pgd_step == pytest.approx(step, rel=1e-12)
     assert 20 * step >= 2 * epsilon
+
+
+@pytest.mark.parametrize("text", ["1e999999999", "1e-999999999", "9" * 5000])
+def test_an_absurd_number_does_not_hang(text):
+    with pytest.raises(ProtocolError):
+        Protocol.named("quick", epsilon=parse_fraction(text, "--epsilon"))
+
+
+@pytest.mark.parametrize("attack", ["pgd02", "pgd٢", "pgd" + "9" * 5000])
+def test_a_number_of_steps_has_one_spelling(attack):
+    with pytest.raises(ProtocolError):
+        Protocol.named("quick", attacks=(attack,))

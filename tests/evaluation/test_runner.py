@@ -1,20 +1,19 @@
 """Evaluation end to end on a small real model: the same bytes whatever the order, a kill, or a resume."""
 
-import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
-from fairbench import Protocol, evaluate, load_dataset, summarize
+from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
 from fairbench.datasets import Dataset
-from fairbench.errors import ModelError, ProtocolError
+from fairbench.errors import FairbenchError, ModelError, OutcomesError, ProtocolError
 from fairbench.evaluation.engines import local
 from fairbench.models.base import Model, PickOutput
 from fairbench.outcomes import Outcomes
@@ -157,34 +156,33 @@ def test_the_quick_protocol_gives_the_same_rows_as_the_whole_split(classifier, d
     assert len(quick) == 360, "a class of fewer than 100 is taken whole"
 
 
-def test_kill_9_loses_at_most_the_running_shard(classifier, tmp_path):
-    checkpoint = tmp_path / "classifier.pt"
-    torch.save(classifier.state_dict(), checkpoint)
-    (tmp_path / "nets.py").write_text(
+KILLED = """
+import sys, time
+from fairbench import Protocol, evaluate, load_dataset, load_model
+from fairbench.evaluation.engines import local
+
+def engine(compute, shards):
+    for item in local(compute, shards):
+        yield item
+        print("done", flush=True)
+        time.sleep(600)
+
+model = load_model("classifier.pt", arch="killed_nets:build")
+protocol = Protocol.named("standard", epsilon=0.15, step=0.05, steps=5)
+evaluate(model, load_dataset("digits"), protocol, runs=sys.argv[1], engine=engine, batch_size=50)
+"""
+
+
+def test_kill_9_loses_at_most_the_running_shard(classifier, digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    torch.save(classifier.state_dict(), "classifier.pt")
+    (tmp_path / "killed_nets.py").write_text(
         "from torch import nn\n"
         "def build():\n"
         "    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))\n"
     )
-    code = textwrap.dedent("""
-        import sys, time
-        from fairbench import Protocol, evaluate, load_dataset, load_model
-        from fairbench.evaluation.engines import local
-        def engine(compute, shards):
-            for item in local(compute, shards):
-                yield item
-                print("done", flush=True)
-                time.sleep(float(sys.argv[1]))
-        model = load_model("classifier.pt", arch="nets:build")
-        protocol = Protocol.named("standard", epsilon=0.15, step=0.05, steps=5)
-        out = evaluate(model, load_dataset("digits"), protocol, runs=sys.argv[2], engine=engine, batch_size=50)
-        out.write(sys.argv[3])
-    """)
-
-    def start(pause, runs, out):
-        arguments = [sys.executable, "-c", code, str(pause), str(runs), str(out)]
-        return subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ})
-
-    victim = start(60, tmp_path / "killed", tmp_path / "out_killed")
+    victim = subprocess.Popen([sys.executable, "-c", KILLED, "killed"], stdout=subprocess.PIPE, text=True)
     victim.stdout.readline()
     deadline = time.monotonic() + 30
     while not list((tmp_path / "killed").glob("*/shards/*.parquet")) and time.monotonic() < deadline:
@@ -192,13 +190,20 @@ def test_kill_9_loses_at_most_the_running_shard(classifier, tmp_path):
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
     assert len(list((tmp_path / "killed").glob("*/shards/*.parquet"))) >= 1
-    resumed = start(0, tmp_path / "killed", tmp_path / "out_killed")
-    lines = resumed.communicate(timeout=120)[0].splitlines()
-    whole = start(0, tmp_path / "whole", tmp_path / "out_whole")
-    assert len(whole.communicate(timeout=120)[0].splitlines()) == 8
-    assert 6 <= len(lines) <= 7, "finished shards are not computed again"
-    one, two = ((tmp_path / out / "outcomes.parquet").read_bytes() for out in ("out_killed", "out_whole"))
-    assert one == two
+    model, computed = load_model("classifier.pt", arch="killed_nets:build"), []
+
+    def engine(compute, shards):
+        for item in local(compute, shards):
+            computed.append(item)
+            yield item
+
+    tables = []
+    for runs, counts in (("killed", (6, 7)), ("whole", (8,))):
+        computed.clear()
+        found = evaluate(model, digits, STANDARD, runs=tmp_path / runs, engine=engine, batch_size=50)
+        assert len(computed) in counts, "finished shards are not computed again"
+        tables.append(table_bytes(found, tmp_path / f"out_{runs}"))
+    assert tables[0] == tables[1]
 
 
 def test_the_manifest_says_where_the_numbers_came_from(classifier, digits, tmp_path):
@@ -322,3 +327,67 @@ def test_progress_reaches_its_end(classifier, digits, tmp_path):
     run(classifier, digits, tmp_path, "run", progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == pytest.approx(seen[-1][1])
     assert len(seen) >= 8 * 5
+
+
+def linear() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def test_a_table_with_a_flipped_bit_is_not_read(digits, tmp_path):
+    outcomes = evaluate(linear(), digits, STANDARD, runs=tmp_path)
+    path = next(tmp_path.glob("*/outcomes.parquet"))
+    whole = path.read_bytes()
+    generator = np.random.default_rng(0)
+    for position in generator.integers(4, len(whole) - 4, size=60):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << int(generator.integers(8))
+        path.write_bytes(damaged)
+        try:
+            frame = Outcomes.read(path.parent).frame
+        except OutcomesError:
+            continue
+        pd.testing.assert_frame_equal(frame, outcomes.frame)
+    again = evaluate(linear(), digits, STANDARD, runs=tmp_path)
+    pd.testing.assert_frame_equal(again.frame, outcomes.frame)
+
+
+def test_training_images_are_not_reported_as_test_images(tmp_path):
+    with pytest.raises(ProtocolError, match="of the train split"):
+        evaluate(linear(), load_dataset("digits", "train"), STANDARD, runs=tmp_path)
+
+
+def test_a_forward_that_fails_later_is_one_clear_error(digits, tmp_path):
+    class Fails(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.calls = linear(), 0
+
+        def forward(self, x):
+            if float(x[0].detach().sum()) == last:
+                raise ZeroDivisionError("odd image")
+            return self.inner(x)
+
+    last = float(digits.batch(slice(300, 360))[0][0].sum())
+    with pytest.raises(FairbenchError, match=r"failed on shard 5 .*ZeroDivisionError: odd image"):
+        evaluate(Fails(), digits, STANDARD, runs=tmp_path, batch_size=60)
+
+
+def test_a_layer_that_computes_its_weight_anew_cannot_be_copied_and_it_is_said(digits):
+    with pytest.warns(FutureWarning):
+        model = nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(64, 10)))
+    with pytest.raises(ModelError, match=r"Sequential cannot be copied: .*torch\.nn\.utils\.parametrizations"):
+        evaluate(model, digits, STANDARD)
+
+
+@pytest.mark.parametrize("attack", ["least-steps", "least-epsilon"])
+def test_a_search_of_a_model_is_not_transferred(digits, attack):
+    with pytest.raises(ProtocolError, match=f"{attack} searches the model itself"):
+        evaluate(linear(), digits, Protocol.named("standard", attacks=(attack,)), transfer_from=linear())
+
+
+def test_writing_into_what_a_pooling_layer_returns_is_allowed(digits):
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(1, 8, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(128, 10))
+    found = evaluate(nn.Sequential(*layers), digits, STANDARD)
+    assert found.manifest["warnings"] == [w for w in found.manifest["warnings"] if "copy" not in w]

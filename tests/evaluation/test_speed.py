@@ -1,5 +1,7 @@
 """Measured speed: FLOPs against a count by hand, rates that are rates, and the batch size that is chosen of them."""
 
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -61,10 +63,31 @@ def test_one_batch_size_is_measured_however_little_time_there_is():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_peak_is_measured_both_ways(dtype):
+def test_the_peak_is_measured_both_ways(dtype, monkeypatch):
+    """On small ones: where bf16 is emulated, one of the real sizes takes seconds."""
+    monkeypatch.setattr(speed, "_SIDES", (32, 64))
+    monkeypatch.setattr(speed, "_BATCHES", (1, 4))
+    monkeypatch.setattr(speed, "_CHANNELS", 16)
+    monkeypatch.setattr(speed, "_SIDE", 8)
     found = speed.peak(dtype, budget=0.01)
     assert list(found) == list(speed.PEAKS)
     assert all(rate > 1e6 for rate in found.values())
+
+
+@pytest.mark.parametrize(("budget", "measured"), [(0.01, 1), (1.0, len(speed._SIDES))])
+def test_sizes_grow_until_one_takes_long(budget, measured, monkeypatch):
+    """A twelfth of the budget: the next is four times as large or more. Here every size takes 2 ms."""
+    sides = []
+
+    def work(side, *_):
+        sides.append(side)
+        return 1, lambda: time.sleep(0.002)
+
+    monkeypatch.setattr(speed, "_matrix_product", work)
+    monkeypatch.setattr(speed, "_convolution", lambda *_: (1, lambda: None))
+    found = speed.peak(budget=budget)
+    assert tuple(sides) == speed._SIDES[:measured]
+    assert found[speed.MATRIX_PRODUCT] <= 1 / 0.002
 
 
 def test_memory_is_told_in_bytes():

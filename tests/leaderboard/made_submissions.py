@@ -109,3 +109,8 @@ def submit(folder: Path, name: str = "mine", protocol: str = "leaderboard", seed
         frame = frame[[column for column in frame if not column.startswith("autoattack")]]
     pack(folder, made, Outcomes(frame, manifest(protocol)), WEIGHTS)
     return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return the files below a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_submissions import locked, submit, truth
+from made_submissions import content, locked, submit, truth
 
 from fairbench import files
 from fairbench.errors import OutcomesError
@@ -23,10 +23,6 @@ from fairbench.reports.board import TABLES, _write_tables, build
 
 def add(folder: Path, board: Path) -> Path:
     return add_submission(folder, board, lambda f: check_submission(f, Rules(locked, truth, taken(board))))
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def test_a_submission_lies_on_the_board_as_it_was(whole, tmp_path):
@@ -77,6 +73,7 @@ def test_every_version_on_the_board_passes_the_check_where_it_lies(whole, tmp_pa
 def test_a_pull_request_cannot_put_an_entry_in_anothers_place(whole, tmp_path, place, changes):
     """Its folder says one name or version, its card another: it would take the place of ``mine`` in the tables."""
     board = tmp_path / "board"
+    (board / "results").mkdir(parents=True)  # of its own, and none: not those of the package
     add(whole(), board)
     put = submit(board / "submissions" / place, "mine", **changes)
     assert [p for p in on_board(put, board) if "but lies on the board as" in p or "is taken" in p]
@@ -241,45 +238,49 @@ def test_a_folder_takes_anothers_place(tmp_path, monkeypatch, exchange):
 
 
 BUILD = """
-import shutil, sys
+import sys, time
 from pathlib import Path
-from fairbench.leaderboard.ranking import SORT, boards, read_entries
-from fairbench.reports.board import TABLES, _write_tables, build
-board = Path(sys.argv[1])
-away, there = board / "submissions" / ".m2", board / "submissions" / "m2"
-print("ready", flush=True)
-while True:  # two entries and three, in turn
-    build(board)
-    there.rename(away)
-    build(board)
-    away.rename(there)
+from fairbench import files
+from fairbench.reports import board
+from fairbench.reports.site import pages
+
+def wait(*_):
+    print("waits", flush=True)
+    time.sleep(600)
+
+def exchange_and_wait(new, old, exchange=files._exchange):
+    exchange(new, old)
+    wait()
+
+if sys.argv[2] == "writing pages":
+    pages.model_pages = wait
+else:
+    files._exchange = exchange_and_wait
+board.build(Path(sys.argv[1]))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is a moment without tables")
 def test_kill_9_during_a_build_leaves_tables_and_pages_that_are_whole(board):
+    """Killed where most is half done: pages half written, and new pages in place beside tables that are not yet."""
     build(board)
     three = built(board)
-    there, away = board / "submissions" / "m2", board / "submissions" / ".m2"
-    there.rename(away)
+    (board / "submissions" / "m2").rename(board / "submissions" / ".m2")
+    for phase, left in (("writing pages", three), ("exchanging", None)):
+        process = subprocess.Popen([sys.executable, "-c", BUILD, str(board), phase], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert (said, process.returncode) == ("waits\n", -signal.SIGKILL)
+        assert list(board.glob(".building-*"))
+        found = built(board)
+        if left is not None:
+            assert found == left
     build(board)
     two = built(board)
-    away.rename(there)
     assert two != three
-    for delay in (0.0, 0.21, 0.47, 0.83):
-        process = subprocess.Popen([sys.executable, "-c", BUILD, str(board)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(delay)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        for found, wholes in zip(built(board), zip(two, three, strict=True), strict=True):
-            assert found in wholes
-        if away.exists():
-            away.rename(there)
-    build(board)
-    assert built(board) == three
+    assert found == (three[0], two[1])
     assert not list(board.glob(".building-*")), "what the killed ones left is gone"
 
 

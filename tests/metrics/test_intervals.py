@@ -1,9 +1,11 @@
 """Intervals against published values, against resampled examples, and at their edges."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
+from fairbench import Outcomes, summarize
 from fairbench.metrics.classwise import errors_from_cells
 from fairbench.metrics.intervals import paired_difference, percentile_interval, resample, wilson
 
@@ -78,3 +80,14 @@ def test_the_bootstrap_is_the_same_every_time_and_leaves_unknown_values_out():
 def test_no_examples_have_no_interval():
     assert np.isnan(wilson(0, 0)).all()
     assert np.isnan(paired_difference(np.zeros((2, 2), dtype=int))).all()
+
+
+def test_the_worst_class_lies_in_its_own_interval():
+    label = np.repeat(np.arange(10), 100)
+    wrong = np.tile(np.arange(100) < 50, 10)
+    frame = pd.DataFrame({"index": range(1000), "label": label})
+    frame["clean_pred"] = frame["pgd20_pred"] = np.where(wrong, (label + 1) % 10, label)
+    found = summarize(Outcomes(frame, {"dataset": {"classes": [str(c) for c in range(10)]}})).attacks["pgd20"]
+    for name in ("worst_std", "worst_rob", "cau", "cru_s"):
+        low, high = found.intervals[name]
+        assert low <= getattr(found, name) <= high

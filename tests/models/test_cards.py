@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
-from fairbench.errors import ModelError
+from fairbench.errors import FairbenchError, ModelError
 from fairbench.files import data_folder
 from fairbench.models import load_model, loading
 from fairbench.models.cards import card_names, load_card, read_card
@@ -107,7 +108,6 @@ def test_weights_other_than_the_cards_are_refused(weights: dict[str, str], messa
 
 
 def test_a_card_with_normalisation_puts_it_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
 
     natural = load_card("natural_resnet18")
     normalised = read_card(data_folder("model_zoo") / "cards" / "natural_resnet18.yaml").model_copy(
@@ -127,3 +127,29 @@ def test_a_model_of_the_zoo_knows_its_dataset_and_a_checkpoint_does_not() -> Non
     assert own_dataset("robustbench:Wong2020Fast") == "cifar10"
     with pytest.raises(ModelError, match="a checkpoint does not say what it was trained on; pass --dataset"):
         own_dataset("net.pt")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("architecture: evil:build", "runs no code"), ("architecture: os:abort", "runs no code")],
+)
+def test_a_card_in_a_folder_runs_no_code(name, message, tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('ran').touch()\ndef build(): ...\n")
+    weights = tmp_path / "w.safetensors"
+    weights.write_bytes(b"x")
+    (tmp_path / "card.yaml").write_text(
+        f"name: m\ntitle: m\n{name}\ndataset: digits\nnum_classes: 10\nmethod: standard\n"
+        f"weights: {{file: w.safetensors, sha256: '{'0' * 64}'}}\nthreat_model: {{norm: none, epsilon: 0}}\n"
+        "provenance: x\nlicence: x\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FairbenchError, match=message):
+        load_model(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_folder_does_not_shadow_a_model_of_the_zoo(tmp_path, monkeypatch):
+    (tmp_path / "natural_resnet18").mkdir()
+    (tmp_path / "natural_resnet18" / "card.yaml").write_text("name: other")
+    monkeypatch.chdir(tmp_path)
+    assert load_model("natural_resnet18").architecture == "resnet18"

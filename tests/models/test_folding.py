@@ -219,3 +219,41 @@ def test_a_network_with_tensors_of_five_dimensions_keeps_its_layout():
     assert layout == torch.contiguous_format
     assert torch.equal(found, module(x).detach())
     assert module.conv.weight.is_contiguous()
+
+
+def test_shared_weights_are_not_folded_into_each_other():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.c1, self.c2 = (nn.Conv2d(4, 4, 3, padding=1, bias=False) for _ in range(2))
+            self.c2.weight = self.c1.weight
+            self.b1, self.b2 = nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+
+        def forward(self, x):
+            return self.b2(self.c2(self.b1(self.c1(x))))
+
+    torch.manual_seed(0)
+    model = Tied()
+    for norm in (model.b1, model.b2):
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+    x = torch.rand(2, 4, 8, 8)
+    with torch.no_grad():
+        assert torch.allclose(Folded(model.eval()).module(x), model(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "preact_resnet18"])
+def test_the_folded_copy_has_the_gradients_of_the_original(name):
+    torch.manual_seed(0)
+    model = ARCHITECTURES[name].build().eval()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_(std=0.1)
+            module.running_var.uniform_(0.5, 2)
+    x = torch.rand(4, 3, 16, 16)
+    gradients = []
+    for candidate in (model, Folded(model).module):
+        inputs = x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(candidate(inputs).square().sum(), inputs)
+        gradients.append(gradient)
+    assert torch.allclose(*gradients, rtol=1e-3, atol=1e-5 * float(gradients[0].abs().max()))

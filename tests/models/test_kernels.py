@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from made_tensors import normal, value_and_gradient
 from torch import Tensor, nn
 
 from fairbench.models.architectures import ARCHITECTURES
@@ -50,17 +51,6 @@ OTHERS: list[nn.Module] = [
     nn.AdaptiveMaxPool2d(4, return_indices=True),
     nn.ReLU(),
 ]
-
-
-def normal(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
-
-
-def value_and_gradient(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    x = x.clone().requires_grad_()
-    out = module(x)
-    weights = torch.arange(out.numel(), dtype=out.dtype).cos().view(out.shape)
-    return out.detach(), torch.autograd.grad((out * weights).sum(), x)[0]
 
 
 def fast(module: nn.Module) -> nn.Module:

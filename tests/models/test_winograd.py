@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from made_tensors import normal, value_and_gradient
 from torch import Tensor, nn
 
 from fairbench.models.architectures import ARCHITECTURES
@@ -23,10 +24,6 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
 def layer(inside: int = 256, outside: int = 256, **options) -> nn.Conv2d:
     torch.manual_seed(1)
     made = nn.Conv2d(inside, outside, 3, padding=1, **options).requires_grad_(False)
@@ -36,13 +33,6 @@ def layer(inside: int = 256, outside: int = 256, **options) -> nn.Conv2d:
 
 def batch(*shape: int) -> Tensor:
     return normal(*shape, seed=2).contiguous(memory_format=torch.channels_last)
-
-
-def value_and_gradient(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    x = x.detach().clone().requires_grad_()
-    out = module(x)
-    (gradient,) = torch.autograd.grad((out * normal(*out.shape, seed=3).to(out)).sum(), x)
-    return out.detach(), gradient
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -1,4 +1,4 @@
-"""A trained model for the methods that start from one."""
+"""A trained model that the tests read, and none changes."""
 
 import pytest
 from made_runs import recipe
@@ -6,7 +6,7 @@ from made_runs import recipe
 from fairbench.training import train
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start(tmp_path_factory):
     """A trained model for the methods that start from one."""
     out = tmp_path_factory.mktemp("start") / "run"

@@ -1,10 +1,13 @@
-"""Runs on digits that are over in a second, and the program that trains with several processes."""
+"""Runs on digits that are over in a second, what they left, and the program that trains with several processes."""
 
 import csv
 import os
 import subprocess
 import sys
 import textwrap
+
+import torch
+from safetensors.torch import load_file
 
 from fairbench.training import Recipe
 
@@ -55,3 +58,23 @@ def recipe(method="pgd_at", **changes) -> Recipe:
 def read_history(out):
     with (out / "history.csv").open(encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
+
+
+def weights(out):
+    return load_file(out / "model.safetensors")
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
+
+
+class Stop(Exception):
+    """Raised by a report to play a crash."""
+
+
+def crash_after(epoch):
+    def report(row):
+        if "progress" in row and row["epoch"] > epoch:
+            raise Stop
+
+    return report

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 
+import made_runs
 import numpy as np
 import pytest
 import torch
@@ -33,16 +34,13 @@ SHAPES = {"small_cnn": (1, 8, 8), "mlp": (1, 8, 8), "lenet5": (1, 32, 32)}
 
 def recipe(method="standard", **changes) -> Recipe:
     data = {
-        "method": method,
         "architecture": "mlp",
-        "dataset": "digits",
         "optimizer": {"name": "adam", "lr": 0.002, "weight_decay": 0.0},
         "schedule": {"name": "cosine", "epochs": 2},
         "batch_size": 20,
         "validation_per_class": 0,
-        "seed": 1,
     }
-    return Recipe.model_validate(data | changes)
+    return made_runs.recipe(method, **data | changes)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairbench import Protocol, evaluate, load_dataset, summarize
 from fairbench.datasets import Dataset
 from fairbench.evaluation import run as run_module
 from fairbench.evaluation.runner import identify
@@ -160,3 +161,104 @@ def test_code_that_attacks_otherwise_is_another_run(data: Dataset, monkeypatch: 
     assert identify(Linear(), data, device="cpu") == before
     monkeypatch.setattr(run_module, "_code", lambda: "other")
     assert identify(Linear(), data, device="cpu") != before
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits")
+
+
+STANDARD = Protocol.named("standard", steps=2)
+
+
+def linear() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+class Shifted(nn.Module):
+    """A forward that depends on a plain tensor, a list, a hook or a buffer that is not saved."""
+
+    def __init__(self, how, shift):
+        super().__init__()
+        self.inner = linear()
+        self.how = "any"
+        self.shift = torch.tensor(0.0)
+        self.settings = [0.0]
+        if how == "tensor":
+            self.shift = torch.tensor(shift)
+        elif how == "list":
+            self.settings = [shift]
+        elif how == "buffer":
+            del self.shift
+            self.register_buffer("shift", torch.tensor(shift), persistent=False)
+        elif how == "hook":
+            self.inner.register_forward_pre_hook(lambda _m, inputs: (inputs[0] + shift,))
+
+    def forward(self, x):
+        return self.inner((x + self.shift + self.settings[0]) ** 2)
+
+
+@pytest.mark.parametrize("how", ["tensor", "list", "buffer", "hook"])
+def test_models_that_answer_otherwise_are_never_the_same_run(how, digits, tmp_path):
+    found = [evaluate(Shifted(how, shift), digits, STANDARD, runs=tmp_path) for shift in (0.0, 0.7)]
+    assert found[0].manifest["run"] != found[1].manifest["run"]
+    x, _, _ = digits.batch(slice(None))
+    for outcomes, shift in zip(found, (0.0, 0.7), strict=True):
+        expected = Shifted(how, shift)(x).argmax(1).numpy()
+        assert (outcomes.frame["clean_pred"].to_numpy() == expected).all()
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds to tenths, and passes the gradient on or not."""
+
+    passes = False
+
+    @staticmethod
+    def forward(ctx, x):
+        return (10 * x).round() / 10
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return gradients[0] if Rounded.passes else torch.zeros_like(gradients[0])
+
+
+class Coarse(nn.Module):
+    """What its logits are does not depend on what :class:`Rounded` passes back."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = linear()
+
+    def forward(self, x):
+        return self.inner(Rounded.apply(x))
+
+
+def test_a_change_of_gradients_alone_is_another_run(digits, monkeypatch):
+    model, chosen = Coarse(), Protocol.named("standard", epsilon=0.1, steps=3)
+    masked = evaluate(model, digits, chosen)
+    assert evaluate(model, digits, chosen).manifest["run"] == masked.manifest["run"]
+    monkeypatch.setattr(Rounded, "passes", True)
+    straight_through = evaluate(model, digits, chosen)
+    assert straight_through.manifest["run"] != masked.manifest["run"]
+    before, after = (summarize(found).attacks["pgd3"].avg_rob for found in (masked, straight_through))
+    assert after > before
+
+
+def test_a_model_that_was_trained_on_is_another_run_also_as_a_source(digits):
+    model, source = as_model(linear(), "target"), as_model(linear(), "source")
+    chosen = Protocol.named("standard", steps=2)
+    asked = {"transfer_from": source}
+    before, alone = identify(model, digits, chosen, **asked), identify(source, digits, chosen)
+    hashed = source.sha256
+    with torch.no_grad():
+        source.module[1].weight.neg_()
+    assert source.sha256 != hashed
+    assert identify(model, digits, chosen, **asked) != before
+    assert identify(source, digits, chosen) != alone
+
+
+def test_what_a_source_says_counts_where_no_look_at_its_code_tells(digits):
+    model, chosen = as_model(linear(), "target"), Protocol.named("standard", steps=2)
+    runs = {identify(model, digits, chosen, transfer_from=Shifted("list", shift)) for shift in (0.0, 3.0)}
+    assert len(runs) == 2

@@ -1,4 +1,4 @@
-"""Checkpoints that a review found misread: the right reading of each."""
+"""What a checkpoint holds beside weights or instead of them: which weights are taken, and what is refused."""
 
 import argparse
 import pickle
