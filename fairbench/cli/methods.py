@@ -23,7 +23,7 @@ def methods(context: typer.Context) -> None:
     """List the training methods and their options."""
     if context.invoked_subcommand is not None:
         return
-    from fairbench.training.method import METHODS
+    from fairbench.training.methods import METHODS
 
     width = max(map(len, METHODS)) + 2
     for name in METHODS:

@@ -15,33 +15,9 @@ from torch import Tensor, nn
 from fairbench.attacks.base import PIXELS, Space
 from fairbench.attacks.pgd import PGDResult, pgd
 from fairbench.errors import FairbenchError, RecipeError, first_line
-from fairbench.registry import Registry, suggest
+from fairbench.registry import suggest
 from fairbench.training.data import TrainingData
-
-_HOME = "fairbench.training.methods"
-METHODS = Registry(
-    "method",
-    RecipeError,
-    {
-        "standard": f"{_HOME}.standard:Standard",
-        "pgd_at": f"{_HOME}.pgd_at:PGDAT",
-        "trades": f"{_HOME}.trades:Trades",
-        "frl": f"{_HOME}.frl:FRL",
-        "bat": f"{_HOME}.bat:BAT",
-        "fat": f"{_HOME}.fat:FAT",
-        "gairat": f"{_HOME}.gairat:GAIRAT",
-        "refrl_at": f"{_HOME}.refrl_at:RefrlAT",
-        "refrl_reweight": f"{_HOME}.refrl_reweight:RefrlReweight",
-        "refrl_remargin": f"{_HOME}.refrl_remargin:RefrlRemargin",
-        "static_augmentation": f"{_HOME}.static_augmentation:StaticAugmentation",
-        "cfa": f"{_HOME}.cfa:CFA",
-        "dafa": f"{_HOME}.dafa:DAFA",
-        "wat": f"{_HOME}.wat:WAT",
-    },
-    accepts_own_code=True,
-)
-"""Method name to its :class:`Method` subclass; ``package.module:Class`` names one's own."""
-
+from fairbench.training.methods import METHODS
 
 _RADII = ("epsilon", "step", "measured_epsilon")
 """Options that are a distance in the space of the inputs, whoever's method they are of."""

@@ -11,6 +11,7 @@ from fairbench.errors import RecipeError
 from fairbench.files import data_folder, user_path
 from fairbench.plain_yaml import parse_yaml
 from fairbench.registry import is_own_code, suggest
+from fairbench.training.methods import METHODS
 
 
 class _Plain(BaseModel):
@@ -107,8 +108,6 @@ class Recipe(_Plain):
         RecipeError
             An unknown key (the valid ones are named), or a bad value.
         """
-        from fairbench.training.method import METHODS
-
         data = self.model_dump(mode="json")
         data["method"] = settings.get("method", self.method)  # first: the other keys may be the new method's
         said = {*self.model_fields_set, "method", "options"}  # what is left to its default stays so
@@ -163,8 +162,6 @@ def _hint(key: str, known: list[str]) -> str:
 
 def _keys(data: Mapping[str, Any], method: str) -> list[str]:
     """Return every key that can be set."""
-    from fairbench.training.method import METHODS
-
     own = [k for k, v in data.items() if not isinstance(v, dict)]
     nested = [f"{k}.{leaf}" for k, v in data.items() if isinstance(v, dict) and k != "options" for leaf in v]
     return [*own, *nested, *([] if ":" in method else METHODS[method].options())]

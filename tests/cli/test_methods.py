@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairbench.cli.methods import options_block, value_text
-from fairbench.training.method import METHODS
+from fairbench.training.methods import METHODS
 
 Cli = Callable[..., Any]
 

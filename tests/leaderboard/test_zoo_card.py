@@ -1,7 +1,7 @@
 """What the cards of the zoo say of a training."""
 
 from fairbench.leaderboard.zoo_card import ATTACKS_ITS_START, trained_note
-from fairbench.training.method import METHODS
+from fairbench.training.methods import METHODS
 
 
 def test_a_model_that_only_met_attacks_on_another_did_not_start_from_it():

@@ -12,7 +12,7 @@ from fairbench import Protocol, evaluate, load_dataset, load_model, summarize
 from fairbench.training import train
 from fairbench.training.data import TrainingData
 from fairbench.training.hardware import Hardware
-from fairbench.training.method import METHODS
+from fairbench.training.methods import METHODS
 
 
 @pytest.mark.parametrize("name", list(METHODS))

@@ -11,7 +11,8 @@ from torch import nn
 from fairbench.attacks import pgd
 from fairbench.errors import RecipeError
 from fairbench.training.data import TrainingData
-from fairbench.training.method import METHODS, ClassErrors, Context, Method
+from fairbench.training.method import ClassErrors, Context, Method
+from fairbench.training.methods import METHODS
 from fairbench.training.methods.dafa import distance_weights
 from fairbench.training.methods.frl import FRL, class_weights
 from fairbench.training.methods.gairat import geometry_weights
