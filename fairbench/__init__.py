@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fairbench.datasets import load_dataset
     from fairbench.evaluation import Protocol, evaluate
-    from fairbench.metrics import summarize
+    from fairbench.metrics import compare, summarize
     from fairbench.models import load_model
     from fairbench.outcomes import Outcomes
 
@@ -33,9 +33,10 @@ _HOMES = {
     "load_dataset": "fairbench.datasets",
     "Outcomes": "fairbench.outcomes",
     "summarize": "fairbench.metrics",
+    "compare": "fairbench.metrics",
 }
 
-__all__ = ["Outcomes", "Protocol", "__version__", "evaluate", "load_dataset", "load_model", "summarize"]
+__all__ = ["Outcomes", "Protocol", "__version__", "compare", "evaluate", "load_dataset", "load_model", "summarize"]
 
 
 def __getattr__(name: str) -> Any:

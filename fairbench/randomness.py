@@ -4,6 +4,8 @@ Each example owns one Philox stream keyed by the seed and its index, so a shard,
 another machine draws the same random start for it.
 """
 
+from enum import IntEnum
+
 import numpy as np
 
 _STREAM_BITS = 16
@@ -11,6 +13,21 @@ _STREAM_BITS = 16
 
 MAX_INDEX = 1 << (63 - _STREAM_BITS)
 """Example indices are below this."""
+
+
+class Stream(IntEnum):
+    """Where the streams of each kind of attack begin; none reaches the next, so no two attacks share a draw."""
+
+    RESTARTS = 0
+    """PGD's, and least steps': the restart's number."""
+    APGD_CE = 1_000
+    APGD_TARGETED = 1_001
+    """And the target's rank."""
+    SQUARE = 2_000
+    LEAST_EPSILON = 3_000
+
+
+MAX_RESTARTS = Stream.APGD_CE - Stream.RESTARTS
 
 
 def uniform_noise(seed: int, index: np.ndarray, shape: tuple[int, ...], *, stream: int = 0) -> np.ndarray:
@@ -25,7 +42,7 @@ def uniform_noise(seed: int, index: np.ndarray, shape: tuple[int, ...], *, strea
     shape
         Shape of one draw.
     stream
-        Which of the example's streams (a restart, an attack stage), 0 <= stream < 2**16.
+        Which of the example's streams (:class:`Stream`), 0 <= stream < 2**16.
 
     Returns
     -------

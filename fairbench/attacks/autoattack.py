@@ -22,18 +22,13 @@ from fairbench.attacks.fab import fab
 from fairbench.attacks.per_example import beside
 from fairbench.attacks.square import square
 from fairbench.attacks.unit_ball import RADIUS, UnitBall
-from fairbench.randomness import uniform_noise
+from fairbench.randomness import Stream, uniform_noise
 
 ITERATIONS = 100
 QUERIES = 5_000
 MAX_TARGETS = 9
 _FORWARD_COST = 1 / 3
 """A forward pass next to a forward and a backward one to the input."""
-
-# Streams of an example's noise; PGD's restarts are 0, 1, 2, ...
-_STREAM_APGD_CE = 1_000
-_STREAM_APGD_T = 1_001  # and the target's rank
-_STREAM_SQUARE = 2_000
 
 _quiet = logging.getLogger(f"{__name__}.pyautoattack")
 _quiet.addHandler(logging.NullHandler())
@@ -158,7 +153,7 @@ class AutoAttack:
         from pyautoattack.autopgd_base import APGDAttack
 
         attack = APGDAttack(batch.of_images(model), **self._common(batch), logger=_quiet)
-        return self._apgd(attack, batch, _STREAM_APGD_CE)
+        return self._apgd(attack, batch, Stream.APGD_CE)
 
     def _apgd_t(self, model: _Model, batch: _Batch, rank: int) -> Tensor:
         from pyautoattack.autopgd_base import APGDAttack_targeted
@@ -166,7 +161,7 @@ class AutoAttack:
         attack = APGDAttack_targeted(batch.of_images(model), **self._common(batch), logger=_quiet)
         with torch.no_grad():
             attack.y_target = attack.model(batch.x).argsort(dim=1)[:, -rank]
-        return self._apgd(attack, batch, _STREAM_APGD_T + rank)
+        return self._apgd(attack, batch, Stream.APGD_TARGETED + rank)
 
     def _apgd(self, attack: Any, batch: _Batch, stream: int) -> Tensor:
         """Run one start of APGD; its own start is scaled so that the largest pixel is at epsilon, and so is this."""
@@ -183,7 +178,7 @@ class AutoAttack:
     def _square(self, model: _Model, batch: _Batch) -> Tensor:
         """Run Square: stripes from the example's noise, then windows and signs from the seed, alike for every batch."""
         channels, _, width = batch.x.shape[1:]
-        stripes = self._noise(batch, (channels, 1, width), _STREAM_SQUARE).sign()
+        stripes = self._noise(batch, (channels, 1, width), Stream.SQUARE).sign()
         return square(
             partial(batch.of_images, model),
             batch.x,

@@ -18,11 +18,8 @@ from torch import Tensor, nn
 from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
 from fairbench.attacks.per_example import beside
 from fairbench.attacks.per_example import margin as margin_of
-from fairbench.attacks.pgd import pgd
-from fairbench.randomness import uniform_noise
-
-_STREAM = 3_000
-"""Of an example's noise; PGD's restarts and AutoAttack's stages have others."""
+from fairbench.attacks.pgd import PIXEL_STEP, pgd
+from fairbench.randomness import Stream, uniform_noise
 
 _PATIENCE = 8
 """Guesses from the margin, before halving what is left."""
@@ -57,7 +54,7 @@ class LeastEpsilon:
     steps: int = 20
     search: str = "bisect"
     seed: int = 0
-    largest_step: float = 2 / 255
+    largest_step: float = PIXEL_STEP
     name: str = "least-epsilon"
 
     @property
@@ -121,7 +118,7 @@ class _Search:
     ) -> None:
         x, y, index = batch
         self.attack, self.model, self.x, self.y, self.verify = attack, model, x, y, verify
-        noise = uniform_noise(attack.seed, index, tuple(x.shape[1:]), stream=_STREAM)
+        noise = uniform_noise(attack.seed, index, tuple(x.shape[1:]), stream=Stream.LEAST_EPSILON)
         self.noise = torch.from_numpy(noise).to(x.device)
         self.adversarial = x.clone()
         clean_wrong = verify(x, x, y).cpu().numpy()

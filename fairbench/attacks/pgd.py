@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairbench.attacks.base import PIXELS, Proposal, Space, ThreatModel, Tick, Verify
 from fairbench.attacks.per_example import beside
-from fairbench.randomness import uniform_noise
+from fairbench.randomness import Stream, uniform_noise
 
 GAUSSIAN_SCALE = 0.001
 """Standard deviation of the "gaussian" start (Zhang et al., 2019, arXiv:1901.08573)."""
@@ -232,12 +232,17 @@ def _found(value: Tensor | None) -> Tensor:
     return value
 
 
-def pixel_step(epsilon: float) -> float:
-    """Return the default step at a radius in [0, 1] pixels (docs/definitions.md, "PGD-20").
+PIXEL_STEP = 2 / 255
+"""The step of PGD-20 in [0, 1] pixels at radii between 8/255 and 16/255."""
 
-    It is min(2/255, epsilon/4), and from 16/255 on an eighth of the radius, so that 20 steps cross the ball.
+
+def default_step(epsilon: float, *, pixels: bool = True) -> float:
+    """Return the step where none is named (docs/definitions.md, "PGD-20").
+
+    In [0, 1] ``pixels`` it is min(2/255, epsilon/4), and from 16/255 on an eighth of the radius, so that 20 steps cross
+    the ball; in the unit of features a quarter of the radius.
     """
-    return max(min(2 / 255, epsilon / 4), epsilon / 8)
+    return max(min(PIXEL_STEP, epsilon / 4), epsilon / 8) if pixels else epsilon / 4
 
 
 @dataclass(frozen=True)
@@ -300,7 +305,7 @@ class PGDAttack:
         rows = np.arange(len(x))
         for restart in range(self.restarts):
             at = torch.from_numpy(rows).to(x.device)
-            noise = uniform_noise(self.seed, index[rows], tuple(x.shape[1:]), stream=restart)
+            noise = uniform_noise(self.seed, index[rows], tuple(x.shape[1:]), stream=Stream.RESTARTS + restart)
             found, when = self._one_start(model, x[at], y[at], torch.from_numpy(noise).to(x.device), tick)
             adversarial[at] = found
             broken_at[rows] = when

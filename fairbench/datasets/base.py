@@ -83,6 +83,9 @@ class Dataset:
         if self.index.min() < 0 or self.index.max() >= MAX_INDEX:
             raise DatasetError(f"{self.name}: an example index is outside 0..{MAX_INDEX - 1}.")
 
+    def __repr__(self) -> str:
+        return f"<Dataset {self.name}, {self.split}: {len(self):,} {self.described_shape}, {self.num_classes} classes>"
+
     def __len__(self) -> int:
         return len(self.labels)
 

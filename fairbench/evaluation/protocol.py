@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.errors import ProtocolError
-from fairbench.registry import suggest
+from fairbench.randomness import MAX_RESTARTS
+from fairbench.registry import plain_name, suggest
 
 if TYPE_CHECKING:
     from fairbench.attacks.base import Attack, Space
@@ -24,7 +25,6 @@ _READERS = {  # what of the protocol each kind of attack reads
 _MAX_STEPS = 10_000
 _MAX_LEVELS = 10_000
 _MAX_SEED = 2**63
-_MAX_RESTARTS = 1_000
 _LEAST_RADIUS = 1e-6
 """Of pixels: verdicts forgive rounding by as much (``attacks.base``)."""
 
@@ -42,7 +42,7 @@ class Protocol:
         "sample": the first 100 test images of each class (fewer from 11 classes on). "test": the whole test split.
     attacks
         "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan" and "least-steps", in
-        order.
+        order; a text names several with commas.
     epsilon
         L-inf radius in [0, 1] pixel units, or in the unit of the features.
     max_epsilon, resolution
@@ -50,8 +50,9 @@ class Protocol:
     max_steps
         Most steps that least steps takes.
     step
-        PGD's step; default 2/255, or a quarter of epsilon where that is smaller; of features always a quarter. Also the
-        step of least steps; default 0.4/255, or a twentieth of epsilon where that is smaller; of features always that.
+        PGD's step; default 2/255, or a quarter of epsilon where that is smaller, or an eighth where that is larger; of
+        features always a quarter. Also the step of least steps; default 0.4/255, or a twentieth of epsilon where that
+        is smaller; of features always that. It and the radii may be texts such as "8/255".
     restarts, score
         PGD's random starts, and whether its last or any iterate is scored ("last", "any").
     seed
@@ -84,7 +85,11 @@ class Protocol:
     in_range: bool = False
 
     def __post_init__(self) -> None:
+        attacks = self.attacks.split(",") if isinstance(self.attacks, str) else self.attacks
+        object.__setattr__(self, "attacks", tuple(attack.strip() for attack in attacks))
         for radius in ("epsilon", "max_epsilon", "resolution", *(["step"] if self.step is not None else [])):
+            if isinstance(value := getattr(self, radius), str):
+                object.__setattr__(self, radius, parse_fraction(value, radius))
             _check_radius(radius, getattr(self, radius), pixels=self.inputs == "images")
         if not self.max_epsilon / _MAX_LEVELS <= self.resolution <= self.max_epsilon:
             raise ProtocolError(
@@ -93,8 +98,8 @@ class Protocol:
             )
         if not 1 <= self.max_steps <= _MAX_STEPS:
             raise ProtocolError(f"max_steps {self.max_steps}: it must be 1 to {_MAX_STEPS:,}.")
-        if not 1 <= self.restarts <= _MAX_RESTARTS:
-            raise ProtocolError(f"restarts {self.restarts}: it must be 1 to {_MAX_RESTARTS}.")
+        if not 1 <= self.restarts <= MAX_RESTARTS:
+            raise ProtocolError(f"restarts {self.restarts}: it must be 1 to {MAX_RESTARTS}.")
         if self.score not in ("last", "any"):
             raise ProtocolError(f"score '{self.score}': it is 'last' or 'any'.")
         if not 0 <= self.seed < _MAX_SEED:
@@ -142,11 +147,9 @@ class Protocol:
         """The step PGD takes."""
         if self.step is not None:
             return self.step
-        if self.inputs != "images":
-            return self.epsilon / 4
-        from fairbench.attacks.pgd import pixel_step
+        from fairbench.attacks.pgd import default_step
 
-        return pixel_step(self.epsilon)
+        return default_step(self.epsilon, pixels=self.inputs == "images")
 
     @property
     def small_step(self) -> float:
@@ -193,11 +196,11 @@ class Protocol:
         from fairbench.attacks.base import PIXELS, ThreatModel
         from fairbench.attacks.least_epsilon import LeastEpsilon
         from fairbench.attacks.least_steps import LeastSteps
-        from fairbench.attacks.pgd import PGDAttack
+        from fairbench.attacks.pgd import PIXEL_STEP, PGDAttack
 
         threat_model = ThreatModel(self.epsilon, space or PIXELS)
         largest = ThreatModel(self.max_epsilon, space or PIXELS)
-        largest_step = 2 / 255 if self.inputs == "images" else math.inf
+        largest_step = PIXEL_STEP if self.inputs == "images" else math.inf
         built: list[Attack] = []
         for name in self.attacks:
             match = _PGD.match(name)
@@ -256,10 +259,22 @@ def _check_radius(what: str, value: float, *, pixels: bool) -> None:
 
 def _check_attack(name: str) -> None:
     match = _PGD.match(name)
+    spelled = _meant_attack(name)
     if match and not 1 <= int(match[1]) <= _MAX_STEPS:
-        raise ProtocolError(f"attack '{name}': PGD takes 1 to {_MAX_STEPS:,} steps.")
+        meant = "" if spelled is None else f" Did you mean '{spelled}'?"
+        raise ProtocolError(f"attack '{name}': PGD takes 1 to {_MAX_STEPS:,} steps, written pgdN.{meant}")
     if not match and name not in _ATTACKS:
-        raise ProtocolError(f"unknown attack '{name}'.{suggest(name, list(_ATTACKS))} pgdN is PGD with N steps.")
+        near = suggest(name, _ATTACKS) if spelled is None else f" Did you mean '{spelled}'?"
+        raise ProtocolError(f"unknown attack '{name}'.{near} pgdN is PGD with N steps.")
+
+
+def _meant_attack(name: str) -> str | None:
+    """Return the attack that is surely meant by a name of another spelling, or by one of AutoAttack's parts."""
+    plain = plain_name(name)
+    if plain in ("aa", "fab", "fabt", "square") or plain.startswith("apgd"):
+        return "autoattack"
+    match = _PGD.match(plain)
+    return plain if match and 1 <= int(match[1]) <= _MAX_STEPS else None
 
 
 def _check_read(given: dict[str, Any], attacks: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from fairbench.datasets import Dataset
-from fairbench.errors import ModelError, OutcomesError, ProtocolError
+from fairbench.errors import DatasetError, ModelError, OutcomesError, ProtocolError
 from fairbench.evaluation.device import checked_device
 from fairbench.evaluation.engines import ENGINES, Engine
 from fairbench.evaluation.execution import Execution, Progress
@@ -32,7 +32,7 @@ BATCH_SIZE = 128
 def evaluate(
     model: Model | nn.Module,
     dataset: Dataset,
-    protocol: Protocol = QUICK,
+    protocol: Protocol | str = QUICK,
     *,
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
@@ -53,7 +53,7 @@ def evaluate(
     dataset
         What ``load_dataset`` returns. Under a protocol for the sample, a full split is cut to it.
     protocol
-        Examples and attacks; ``Protocol.named("standard")``.
+        Examples and attacks; ``Protocol.named("standard", epsilon=4 / 255)``, or the name of one as it is.
     batch_size
         Examples attacked at once; it bounds memory, and moves results only by floating-point order.
     device
@@ -114,7 +114,7 @@ def begin(
 def identify(
     model: Model | nn.Module,
     dataset: Dataset,
-    protocol: Protocol = QUICK,
+    protocol: Protocol | str = QUICK,
     *,
     batch_size: int = BATCH_SIZE,
     device: str | None = None,
@@ -129,7 +129,7 @@ def identify(
 def plan(
     model: Model | nn.Module,
     dataset: Dataset,
-    protocol: Protocol,
+    protocol: Protocol | str,
     *,
     batch_size: int,
     device: str | None,
@@ -139,6 +139,13 @@ def plan(
     """Return the run that :func:`evaluate` would do: its name, and how to compute it."""
     if precision not in PRECISIONS:
         raise ProtocolError(f"unknown precision '{precision}'.{suggest(precision, list(PRECISIONS))}")
+    if isinstance(protocol, str):
+        protocol = Protocol.named(protocol)
+    if not isinstance(dataset, Dataset):
+        raise DatasetError(
+            f"the data are a {type(dataset).__name__}: give what load_dataset returns, or fairbench.datasets.Dataset "
+            "with a name, inputs, labels and classes."
+        )
     model = as_model(model)
     source = None if transfer_from is None else as_model(transfer_from)
     data = fitted(dataset, model, protocol)

@@ -1,7 +1,7 @@
 """Entries of the board and their order: per dataset and threat model, every figure recomputed from an outcome table."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import TABLE
 from fairbench.registry import suggest
 
+_ENOUGH = 8
+"""Rows from which on one can be called far off."""
 COLUMNS = ("avg_std", "worst_std", "avg_bndy", "worst_bndy", "avg_rob", "worst_rob", "cau", "cru_s")
 """Figures of a row, all better when lower; each can be sorted by."""
 SORT = "worst_rob"
@@ -341,3 +343,18 @@ def _one_each(entries: list[Entry]) -> list[Entry]:
         if held is None or weakness(entry) < weakness(held):
             best[key] = entry
     return list(best.values())
+
+
+def near(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows without those far above the others, three interquartile ranges over the third quartile (Tukey).
+
+    For figures: a model without defence would squeeze all others into a corner. None of the front is left out, and of
+    fewer than eight rows none.
+    """
+    if len(rows) < _ENOUGH:
+        return list(rows)
+    ends = {}
+    for column in ("avg_rob", "worst_rob"):
+        first, third = np.percentile([r.value(column) for r in rows], [25, 75])
+        ends[column] = third + 3 * (third - first)
+    return [r for r in rows if r.on_front or all(r.value(column) <= end for column, end in ends.items())]

@@ -165,8 +165,17 @@ def read_result(name: str, folder: Path | None = None) -> Outcomes:
     folder = folder or results_folder()
     path = result_path(name, folder)
     if not path.is_file():
-        raise OutcomesError(f"no kept result '{name}'.{suggest(name, result_names(folder))}")
+        raise OutcomesError(f"no kept result '{name}'.{_near(name, result_names(folder))}")
     return read_result_file(path)
+
+
+def _near(name: str, known: list[str]) -> str:
+    """Suggest a result of the model, or a model that has such a result: two protocols' names say nothing of it."""
+    model, _, how = name.partition(".")
+    if own := [result for result in known if result.partition(".")[0] == model]:
+        return suggest(name, own)
+    like = [result.removesuffix(f".{how}") for result in known if result.endswith(f".{how}")]
+    return f" No model '{model}' has one.{suggest(model, like, 'fairbench models')}"
 
 
 def read_result_file(path: Path) -> Outcomes:

@@ -12,7 +12,7 @@ import pandas as pd
 from fairbench.errors import OutcomesError
 from fairbench.metrics.intervals import Interval, paired_difference, wilson
 from fairbench.metrics.least_epsilon import cru_eps_difference
-from fairbench.metrics.paired import Estimate, class_rates, mcnemar, paired_bootstrap, paired_cells
+from fairbench.metrics.paired import Estimate, class_rates, differ_in_size, mcnemar, paired_bootstrap, paired_cells
 from fairbench.metrics.unfairness import spread
 from fairbench.outcomes import Outcomes
 
@@ -49,7 +49,8 @@ class Comparison:
     and ``_high`` (Wilson), ``difference`` with its ends (Newcombe's paired interval), ``only_a`` and ``only_b``
     (examples that only one of them gets wrong), ``p`` (McNemar's exact test), and ``p_holm``, corrected for the number
     of classes. ``cru_eps`` is there for a search for least epsilon. ``precisions`` is what the gradients of each
-    model's attack were computed in, "float32" or "bfloat16"; ``epsilon`` is its radius, where it has one.
+    model's attack were computed in, "float32" or "bfloat16"; ``epsilon`` is its radius, where it has one; ``shapes``
+    are those of the inputs where they differ, as each model takes another size.
     """
 
     attack: str
@@ -62,6 +63,7 @@ class Comparison:
     cru_eps: Estimate | None = None
     precisions: tuple[str, str] = ("float32", "float32")
     epsilon: float | None = None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; NaN stays NaN."""
@@ -70,6 +72,7 @@ class Comparison:
             "epsilon": self.epsilon,
             "n": self.n,
             "precisions": list(self.precisions),
+            "shapes": None if self.shapes is None else [list(shape) for shape in self.shapes],
             "classes": self.classes.to_dict("records"),
             "average": {error: vars(found) for error, found in self.average.items()},
             "worst": {e: vars(found) | {"difference": vars(found.difference)} for e, found in self.worst.items()},
@@ -101,7 +104,12 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
         cru_eps=cru_eps,
         precisions=(a.precision, b.precision),
         epsilon=a.manifest.get("attacks", {}).get(attack, {}).get("epsilon"),
+        shapes=_shapes(a, b) if differ_in_size(a, b) else None,
     )
+
+
+def _shapes(a: Outcomes, b: Outcomes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(a.manifest["dataset"]["shape"]), tuple(b.manifest["dataset"]["shape"])
 
 
 def same_attack(a: Outcomes, b: Outcomes, attack: str) -> bool:

@@ -87,6 +87,10 @@ class Summary:
     precision: str = "float32"
     """What attacks computed gradients in."""
 
+    def __repr__(self) -> str:
+        attacks = ", ".join(self.attacks) or "no attack"
+        return f"<Summary of {self.model} on {self.dataset}: {self.n:,} examples, {self.protocol}, {attacks}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints and ``summary.json`` keeps."""
         return {

@@ -14,8 +14,8 @@ from fairbench.provenance import sha256_file
 def weights_path(card: ModelCard, folder: Path | None = None) -> Path:
     """Return the file of a card's weights, after checking its SHA-256.
 
-    Weights of the zoo that do not ship with the package are looked for in ``$FAIRBENCH_ZOO`` and in the user's cache,
-    and else downloaded into the cache from the card's address.
+    Weights of the zoo that do not ship with the package are looked for in ``$FAIRBENCH_ZOO``, in a clone that is the
+    current folder, and in the user's cache, and else downloaded into the cache from the card's address.
 
     Parameters
     ----------
@@ -43,7 +43,8 @@ def weights_path(card: ModelCard, folder: Path | None = None) -> Path:
 
 def _places() -> list[Path]:
     own = os.environ.get("FAIRBENCH_ZOO")
-    return [data_folder("model_zoo") / "weights", *([user_path(own)] if own else []), cache_folder("zoo")]
+    here = Path("model_zoo") / "weights"  # of a clone; what lies there has to have the card's SHA-256, like all others
+    return [data_folder("model_zoo") / "weights", *([user_path(own)] if own else []), here, cache_folder("zoo")]
 
 
 def _in_package(card: ModelCard) -> Path:
@@ -62,7 +63,10 @@ def _in_package(card: ModelCard) -> Path:
 def _downloaded(card: ModelCard) -> Path:
     """Fetch the weights into the cache; the file is there whole, with the right SHA-256, or not at all."""
     weights = card.weights
-    put = f"put {weights.file} (SHA-256 {weights.sha256[:12]}...) in $FAIRBENCH_ZOO"
+    put = (
+        f"put {weights.file} (SHA-256 {weights.sha256[:12]}...) in $FAIRBENCH_ZOO, or set that to model_zoo/weights of "
+        "a clone, which has it"
+    )
     if weights.url is None:
         raise ModelError(f"{card.name}: its weights do not ship with the package, and its card has no address; {put}.")
     path = make_folder(cache_folder("zoo")) / str(weights.file)

@@ -57,6 +57,11 @@ class Outcomes:
         _check_shape(self.manifest)
         object.__setattr__(self, "frame", conform(self.frame, len(classes)))
 
+    def __repr__(self) -> str:
+        model = self.manifest.get("model", {}).get("name", "a model")
+        data = self.manifest["dataset"].get("name", "data")
+        return f"<Outcomes of {model} on {data}: {len(self):,} examples, {', '.join(self.attacks) or 'no attack'}>"
+
     def __len__(self) -> int:
         return len(self.frame)
 

@@ -4,14 +4,17 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
-from fairbench.leaderboard.ranking import Board, Entry, Row, front_line
+from fairbench.leaderboard.ranking import Board, Entry, Row, front_line, near
 from fairbench.reports.board_text import title
 from fairbench.reports.drawing import figure_file
 
 _LINE_HEIGHT = 13
 """Points between the names in a figure."""
+_TITLE_WIDTH = 110
+"""Characters of a title's line."""
 _FEW = 8
 """Entries up to which all have their name in it, and not the front alone."""
 
@@ -20,7 +23,8 @@ def draw_front(board: Board, path: Path) -> None:
     """Draw average against worst-class robust error with the Pareto front; hollow points were not run by AutoAttack."""
     with figure_file(path, figsize=(9, 6)) as (figure, ((axes,),)):
         axes.step(*_points(front_line(board.ranked)), where="post", color="#0173b2", linewidth=1.5, zorder=1)
-        drawn = [row for row in board.ranked if all(map(math.isfinite, row.point))]
+        known = [row for row in board.ranked if all(map(math.isfinite, row.point))]
+        drawn = near(known)
         for row in drawn:
             _draw_point(axes, row)
         axes.margins(x=0.06, y=0.1)
@@ -28,9 +32,10 @@ def draw_front(board: Board, path: Path) -> None:
         axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
         axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
         axes.set_ylabel("worst-class robust error (percent)")
-        axes.set_title(
-            f"{title(board)}\nblue: none is known to be better in both; hollow: PGD-20 alone", loc="left", fontsize=12
-        )
+        marks = ["blue: none is known to be better in both; hollow: PGD-20 alone"]
+        far = ", ".join(_label(row.entry) for row in known if row not in drawn)
+        marks += wrap(f"left out, far above: {far}", _TITLE_WIDTH) if far else []
+        axes.set_title("\n".join([title(board), *marks]), loc="left", fontsize=12)
         figure.draw_without_rendering()  # settles where points lie on the page
         _name_points(axes, drawn if len(drawn) <= _FEW else [row for row in drawn if row.on_front])
 

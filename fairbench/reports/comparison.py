@@ -51,11 +51,19 @@ def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, s
     ]
     if both:
         return max(both, key=lambda found: len(found[0]))
-    has = ", ".join(sorted({name for found in (*found_a, *found_b) for name in found.attacks}))
+    has = "; ".join(f"{name} has {_described(found)}" for name, found in ((a, found_a), (b, found_b)))
     raise OutcomesError(
-        f"{a} and {b} have no outcomes under {' or '.join(wanted)} on the same examples and by the same attack "
-        f"(there is: {has or 'nothing'})."
+        f"{a} and {b} have no outcomes under {' or '.join(wanted)} on the same examples and by the same attack: {has}."
     )
+
+
+def _described(candidates: list[Outcomes]) -> str:
+    """Say what there is of one side: number of examples, data, attacks."""
+    said = [
+        f"{len(found):,} of {found.manifest['dataset'].get('name', 'data')} ({', '.join(found.attacks) or 'no attack'})"
+        for found in candidates
+    ]
+    return ", ".join(dict.fromkeys(said))
 
 
 def _same_terms(a: Outcomes, b: Outcomes, attack: str) -> bool:
@@ -110,6 +118,9 @@ def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
         for name, precision in zip((a, b), found.precisions, strict=True)
         if precision != "float32"
     ]
+    if found.shapes is not None:
+        first, second = ("x".join(map(str, shape)) for shape in found.shapes)
+        lines.append(f"the same examples at two sizes, as each model takes them: {a} {first}, {b} {second}")
     lines.append("")
     rows = []
     for error, name in _NAMES.items():
@@ -185,7 +196,7 @@ def draw(found: Comparison, names: tuple[str, str], path: Path) -> None:
     classes = list(robust["class"])
     places = range(len(classes))
     size = (12, 2.0 + 0.42 * len(classes))
-    with figure_file(path, 1, 2, figsize=size, sharey=True, despine_left=True) as (_, ((left, right),)):
+    with figure_file(path, 1, 2, figsize=size, sharey=True, despine_left=True) as (figure, ((left, right),)):
         marked = [
             name if precision == "float32" else f"{name} {BF16}"
             for name, precision in zip(names, found.precisions, strict=True)
@@ -196,14 +207,16 @@ def draw(found: Comparison, names: tuple[str, str], path: Path) -> None:
         ):
             columns = robust[[key, f"{key}_low", f"{key}_high"]]
             _dots(left, [p + shift for p in places], columns, name=name, colour=colour, marker=marker)
-        for error, shift, colour, marker in (("std", -0.15, "#777777", "s"), ("rob", 0.15, "#0173b2", "o")):
+        for error, shift, colour, marker in (("std", -0.15, "#777777", "D"), ("rob", 0.15, "#222222", "v")):
             columns = found.classes[found.classes["error"] == error][["difference", "low", "high"]]
             _dots(right, [p + shift for p in places], columns, name=_NAMES[error], colour=colour, marker=marker)
         left.set_yticks(list(places), classes)
         left.invert_yaxis()
-        left.set_xlabel(f"robust error ({found.attack}; percent, lower is better)")
+        left.set_xlabel("robust error (percent, lower is better)")
         right.axvline(0, color="#333333", linewidth=1)
         right.set_xlabel("second minus first (points; below 0 the second errs less)")
+        radius = "" if found.epsilon is None else f", epsilon {epsilon_text(found.epsilon)}"
+        figure.suptitle(f"{found.attack}{radius}: {found.n:,} examples, 95 % intervals", fontsize=12)
         for axes in (left, right):
             axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=10)
 

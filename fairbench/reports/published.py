@@ -11,7 +11,7 @@ from fairbench.errors import OutcomesError
 from fairbench.leaderboard.results import published_folder, read_result, result_names
 from fairbench.leaderboard.zoo_card import trained_note
 from fairbench.metrics import summarize
-from fairbench.registry import suggest
+from fairbench.registry import plain_name, suggest
 from fairbench.reports.paper_table import HERE, Cell, Column, Line, PaperTable
 from fairbench.reports.text_tables import tabulated
 
@@ -98,14 +98,10 @@ def same_dataset(asked: str, known: Sequence[str], key: str) -> str:
     OutcomesError
         The table has none of this name.
     """
-    plain = {_plain(name): name for name in known}
-    if _plain(asked) not in plain:
-        raise OutcomesError(f"{key} has no dataset '{asked}'.{suggest(_plain(asked), list(plain))}")
-    return plain[_plain(asked)]
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
+    plain = {plain_name(name): name for name in known}
+    if plain_name(asked) not in plain:
+        raise OutcomesError(f"{key} has no dataset '{asked}'.{suggest(asked, list(plain))}")
+    return plain[plain_name(asked)]
 
 
 def _line(

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fairbench.attacks.base import PIXELS, Space
-from fairbench.attacks.pgd import pgd, pixel_step
+from fairbench.attacks.pgd import default_step, pgd
 from fairbench.randomness import uniform_noise
 from fairbench.training.data import TrainingData
 from fairbench.training.method import ClassErrors
@@ -35,7 +35,7 @@ def class_errors(
     index
         (N,) positions in the training set; the random starts depend on them alone.
     """
-    step = pixel_step(epsilon) if space is PIXELS else epsilon / 4
+    step = default_step(epsilon, pixels=space is PIXELS)
     seen: dict[str, list[torch.Tensor]] = {"std": [], "rob": [], "changed": [], "loss": []}
     for start in range(0, len(data), _BATCH):
         rows = torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device)

@@ -80,7 +80,7 @@ def test_a_name_is_no_mathematics_and_no_column(cli: Cli, tmp_path: Any) -> None
         ),
         (
             (A, B, "--attack", "pgd7"),
-            "no outcomes under pgd7 on the same examples and by the same attack (there is: autoattack, ",
+            "bat_lenet5_fashion_mnist has 10,000 of fashion_mnist (pgd20, autoattack), ",
         ),
         ((A, "nowhere/outcomes.parquet"), "no kept result, run folder or table"),
         ((A, str(Path(__file__).parent)), "holds no outcomes (it has no manifest.json)"),

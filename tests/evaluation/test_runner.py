@@ -61,6 +61,21 @@ def test_every_example_has_its_row_and_the_summary_is_sensible(classifier, digit
     assert (outcomes.frame["clean_pred"].to_numpy() == classifier(x).argmax(1).numpy()).all()
 
 
+def test_a_protocol_may_be_named_and_data_may_not(classifier, digits, tmp_path):
+    assert evaluate(classifier, digits, "quick", runs=tmp_path).attacks == ("pgd20",)
+    with pytest.raises(ProtocolError, match=r"unknown protocol 'quik'\. Did you mean 'quick'"):
+        evaluate(classifier, digits, "quik", runs=tmp_path)
+    with pytest.raises(FairbenchError, match="the data are a str: give what load_dataset returns"):
+        evaluate(classifier, "digits", runs=tmp_path)
+
+
+def test_what_is_printed_of_data_and_results_is_a_line(classifier, digits, tmp_path):
+    outcomes = evaluate(classifier, digits, runs=tmp_path)
+    assert repr(digits) == "<Dataset digits, test: 360 images of 1x8x8 (channels x height x width), 10 classes>"
+    assert str(outcomes) == "<Outcomes of Sequential on digits: 360 examples, pgd20>"
+    assert str(summarize(outcomes)) == "<Summary of Sequential on digits: 360 examples, quick, pgd20>"
+
+
 @pytest.mark.parametrize("order", ["reversed", "shuffled"])
 def test_the_order_of_shards_changes_no_byte(classifier, digits, tmp_path, order):
     def engine(compute, shards):

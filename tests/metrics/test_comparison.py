@@ -114,9 +114,22 @@ def test_attacks_that_only_share_a_name_are_not_compared(other):
     assert compare(a, outcomes([0], [0, 1], attacks=again), "pgd20").epsilon == 8 / 255
 
 
-def test_images_of_another_size_are_told_apart_from_other_images():
+SMALL, LARGE = ({"name": "data", "sha256": str(size), "shape": [1, size, size]} for size in (28, 32))
+
+
+def test_the_same_examples_at_two_sizes_are_compared_and_said_to_be():
+    """A model that takes 28x28 images and one that takes 32x32 have one test split, whose hash differs by size."""
     a, b = outcomes([0], [0]), outcomes([0], [0])
-    a.manifest["dataset"] |= {"sha256": "a", "shape": [1, 28, 28]}
-    b.manifest["dataset"] |= {"sha256": "b", "shape": [1, 32, 32]}
-    with pytest.raises(OutcomesError, match="images of another size"):
+    a.manifest["dataset"] |= SMALL
+    b.manifest["dataset"] |= LARGE
+    assert compare(a, b, "pgd20").shapes == ((1, 28, 28), (1, 32, 32))
+    assert compare(a, a, "pgd20").shapes is None
+
+
+@pytest.mark.parametrize("other", [{"sha256": "others"}, {"name": "another", "shape": [1, 32, 32], "sha256": "others"}])
+def test_other_images_are_refused(other):
+    a, b = outcomes([0], [0]), outcomes([0], [0])
+    a.manifest["dataset"] |= SMALL
+    b.manifest["dataset"] |= SMALL | other
+    with pytest.raises(OutcomesError, match="not evaluated on the same examples"):
         compare(a, b, "pgd20")

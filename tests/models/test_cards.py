@@ -98,7 +98,7 @@ def with_weights(**weights: str) -> Any:
         (
             {"package": None, "file": "gone.safetensors"},
             r"its weights do not ship with the package, and its card has no address; put gone\.safetensors \(SHA-256 "
-            r"[0-9a-f]{12}\.\.\.\) in \$FAIRBENCH_ZOO",
+            r"[0-9a-f]{12}\.\.\.\) in \$FAIRBENCH_ZOO, or set that to model_zoo/weights of a clone",
         ),
     ],
 )

@@ -57,6 +57,19 @@ def test_a_folder_of_ones_own_comes_before_the_network(
     assert asked == []
 
 
+def test_a_clone_that_is_the_current_folder_has_them(
+    card: Any, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("model_zoo") / "weights"
+    folder.mkdir(parents=True)
+    (folder / "big.safetensors").write_bytes(b"others")
+    with pytest.raises(ModelError, match="is not the file of its card"):
+        weights_path(card)
+    (folder / "big.safetensors").write_bytes(CONTENT)
+    assert weights_path(card) == folder / "big.safetensors"
+
+
 def test_weights_are_fetched_once(card: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = serve(monkeypatch, CONTENT)
     assert weights_path(card) == weights_path(card) == cache / "big.safetensors"

@@ -4,14 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from fairbench.leaderboard.ranking import Board, Row, front_line
+from fairbench.leaderboard.ranking import Board, Row, front_line, near
 from fairbench.metrics.curves import Curves
 from fairbench.reports.values import epsilon_text
-
-_ENOUGH = 8
-"""Rows from which on one can be called far off."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ def front(board: Board) -> Front | None:
     known = [r for r in board.ranked if math.isfinite(r.value("avg_rob")) and math.isfinite(r.value("worst_rob"))]
     if not known:
         return None
-    rows = _near(known)
+    rows = near(known)
     reach = [[*_ends(r, column), r.value(column)] for column in ("avg_rob", "worst_rob") for r in rows]
     x = axis([v for ends in reach[: len(rows)] for v in ends], least=-1, most=101)
     y = axis([v for ends in reach[len(rows) :] for v in ends], least=-1, most=101)
@@ -100,19 +95,6 @@ def front(board: Board) -> Front | None:
         corners += [(point.x, corners[-1][1])] if corners else []
         corners.append((point.x, point.y))
     return Front(x, y, tuple(points), tuple(corners), tuple(row for row in known if row not in rows))
-
-
-def _near(rows: list[Row]) -> list[Row]:
-    """Return the rows without those far above the others, three interquartile ranges over the third quartile (Tukey).
-
-    A model without defence would squeeze all others into a corner. None of the front is left out.
-    """
-    ends = {}
-    for column in ("avg_rob", "worst_rob"):
-        first, third = np.percentile([r.value(column) for r in rows], [25, 75])
-        ends[column] = third + 3 * (third - first)
-    near = [r for r in rows if r.on_front or all(r.value(column) <= end for column, end in ends.items())]
-    return near if len(rows) >= _ENOUGH else rows
 
 
 def _ends(row: Row, column: str) -> tuple[float, float]:
