@@ -20,7 +20,7 @@ from fairbench.outcomes import Outcomes
 from fairbench.plain_yaml import parse_yaml
 from fairbench.reports import site
 from fairbench.reports.board import build
-from fairbench.reports.site import charts, pages
+from fairbench.reports.site import charts, links, places
 from fairbench.reports.site.cards import zoo_facts
 
 HOSTILE = "<script>alert(1)</script>\"'{{ 7 * 7 }}<img src=x onerror=alert(2)>&amp;"
@@ -148,7 +148,7 @@ def test_words_of_others_stay_words(board, built):
     ],
 )
 def test_only_web_addresses_become_links(address, link):
-    assert pages.safe_address(address) == link
+    assert links.safe_address(address) == link
 
 
 def test_a_page_is_marked_up_for_all(built):
@@ -169,8 +169,8 @@ def test_figures_are_those_of_the_table(board, built):
     found = {one.dataset: one for one in boards(read_entries(board)) if one.epsilon in (8 / 255, 10.0)}
     page = built["boards/fashion_mnist_linf_8-255.html"].text
     for row in (*found["fashion_mnist"].ranked, *found["fashion_mnist"].sample):
-        for column in pages.ORDER:
-            assert pages.figure(row, column)["number"] in page
+        for column in places.ORDER:
+            assert places.figure(row, column)["number"] in page
     assert "On the sample" in page
     assert "PGD-20 alone was run" in page
 
@@ -269,9 +269,9 @@ def test_any_number_of_classes(tmp_path, k, absent):
 
 def test_a_models_name_cannot_leave_the_folder(tmp_path):
     for name in ("../../x", "/etc/passwd", "a/b", "..", "a b", ".hidden", "ä" * 200):
-        assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", pages.file_name(name)), name
-    assert pages.file_name("resnet18.v2") == "resnet18.v2"
-    assert pages.file_name("a b") != pages.file_name("a-b")
+        assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", links.file_name(name)), name
+    assert links.file_name("resnet18.v2") == "resnet18.v2"
+    assert links.file_name("a b") != links.file_name("a-b")
     found = Board("d", 8 / 255, "worst_rob", (Row(entry(3, name="../../x"), (1, 1), True),), ())
     folder = tmp_path / "deep" / "site"
     folder.mkdir(parents=True)

@@ -14,7 +14,7 @@ from fairbench.errors import OutcomesError
 from fairbench.leaderboard.ranking import Board
 from fairbench.outcomes import Outcomes
 from fairbench.reports.board_text import NAMES, file_stem, title
-from fairbench.reports.site import charts, pages
+from fairbench.reports.site import charts, links, pages, places
 
 SITE, INDEX = "site", "index.html"
 _HERE = Path(__file__).parent
@@ -106,15 +106,15 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"breakable": _breakable, "address": pages.safe_address, "path": pages.path_address}
+    environment.filters |= {"breakable": _breakable, "address": links.safe_address, "path": links.path_address}
     environment.globals |= {
         "version": fairbench.__version__,
         "names": NAMES,
         "meanings": _MEANINGS,
-        "order": pages.ORDER,
-        "filters": pages.filters,
-        "examples_kind": pages.examples_kind,
-        "page_name": pages.page_name,
+        "order": places.ORDER,
+        "filters": places.filters,
+        "examples_kind": places.examples_kind,
+        "page_name": places.page_name,
         "file_stem": file_stem,
         "board_title": title,
         "zip": zip,
