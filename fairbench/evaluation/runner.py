@@ -136,7 +136,13 @@ def plan(
     transfer_from: Model | nn.Module | None,
     precision: str,
 ) -> Run:
-    """Return the run that :func:`evaluate` would do: its name, and how to compute it."""
+    """Return the run that :func:`evaluate` would do: its name, and how to compute it; arguments as there.
+
+    Raises
+    ------
+    FairbenchError
+        As :func:`evaluate`, for all that is known before a batch is attacked.
+    """
     if precision not in PRECISIONS:
         raise ProtocolError(f"unknown precision '{precision}'.{suggest(precision, list(PRECISIONS))}")
     if isinstance(protocol, str):

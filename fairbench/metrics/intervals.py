@@ -132,10 +132,17 @@ def resampled_means(values: np.ndarray, stream: int, draws: int = DRAWS, seed: i
 def percentile_interval(
     statistic: Callable[[np.ndarray], np.ndarray], resampled: np.ndarray, found: float = float("nan")
 ) -> Interval:
-    """Percentile interval of a statistic over resampled cells; NaN where the statistic is not known.
+    """Return the 95 % percentile interval of a statistic, in its unit; NaN where the statistic is not known.
 
     The largest of several classes, resampled, leans upwards, and for classes of nearly equal error the whole interval
     can lie above what was observed; it is widened to contain ``found``, the observed value.
+
+    Parameters
+    ----------
+    statistic
+        From resampled counts (draws, ...) to (draws,) values.
+    resampled
+        What :func:`resample` or :func:`resampled_means` returns.
     """
     values = statistic(resampled)
     if not np.isfinite(values).any():

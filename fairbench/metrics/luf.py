@@ -96,6 +96,18 @@ def example_table(index: np.ndarray, label: np.ndarray, full: np.ndarray, left: 
     """Return a row per test example: ``index``, ``label``, ``full_pred``, ``luf`` and ``flips``.
 
     ``full_pred`` is the full model's class, ``flips`` the number of leave-one-out models that predict another.
+
+    Parameters
+    ----------
+    index, label
+        (n,) integers: position in the test split, and true class.
+    full, left
+        (n, K) and (L, n, K) softmax confidences of the full model and of the L models that left a sample out.
+
+    Raises
+    ------
+    OutcomesError
+        Shapes that do not fit each other, or values that are no confidences.
     """
     table = {
         "index": np.asarray(index, dtype=np.int64),
@@ -112,6 +124,18 @@ def sample_table(samples: np.ndarray, label: np.ndarray, full: np.ndarray, left:
 
     ``sample`` is its position in the training set, ``flips`` the number of test examples whose class differs without
     it, ``largest_change`` the largest change of a confidence.
+
+    Parameters
+    ----------
+    samples, label
+        (L,) integers: position in the training split of the sample each model left out, and its class.
+    full, left
+        As of :func:`example_table`.
+
+    Raises
+    ------
+    OutcomesError
+        As :func:`example_table`.
     """
     _check(full, left)
     table = {

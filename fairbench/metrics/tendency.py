@@ -122,7 +122,10 @@ def wrong_targets(confusion: np.ndarray) -> np.ndarray:
 
 
 def target_shares(wrong: np.ndarray) -> np.ndarray:
-    """Return the target-class distribution from :func:`wrong_targets`; NaN where no prediction is wrong."""
+    """Return the target-class distribution, (..., K) fractions, from counts (..., K) of :func:`wrong_targets`.
+
+    NaN where no prediction is wrong.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         return wrong / wrong.sum(axis=-1, keepdims=True)
 

@@ -36,7 +36,20 @@ def write_part(folder: Path, ours: list[int], samples: np.ndarray, confidence: T
 
 
 def read_parts(folder: Path, members: np.ndarray, examples: int, classes: int) -> dict[int, tuple[np.ndarray, float]]:
-    """Return by model its confidences, and its share of the seconds, as far as they are there."""
+    """Return by model its confidences, and its share of the seconds, as far as they are there.
+
+    Parameters
+    ----------
+    members
+        (M,) integers: what each model left out, -1 for none.
+    examples, classes
+        n and K of the confidences, (n, K) float32 each.
+
+    Raises
+    ------
+    RecipeError
+        A file is damaged, or of another run.
+    """
     from safetensors.torch import load_file
 
     found: dict[int, tuple[np.ndarray, float]] = {}

@@ -177,6 +177,11 @@ class Trainer:
         """Train an epoch; ``samples`` (L,) are left out, and ``tick`` hears the progress and the mean loss.
 
         The steps before ``begin`` are done; ``met`` hears what each batch holds.
+
+        Raises
+        ------
+        RecipeError
+            A loss is not finite.
         """
         self.seed(epoch)
         steps = len(self.data) // self.recipe.batch_size

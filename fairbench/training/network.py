@@ -15,7 +15,13 @@ from fairbench.training.recipe import OptimizerRecipe, Recipe
 
 
 def probe(module: nn.Module, dataset: Dataset, architecture: str) -> Layout:
-    """Settle the network's layout, and make sure that it takes these images and has an output for each class."""
+    """Settle the network's layout, and make sure that it takes these images and has an output for each class.
+
+    Raises
+    ------
+    RecipeError
+        It fails on two examples, or returns anything but (2, K) logits.
+    """
     x, _, _ = dataset.batch(slice(0, 2))
     module.eval()
     try:
