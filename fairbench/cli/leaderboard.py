@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairbench.cli import shared_options
 from fairbench.cli.verify import verify
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ leaderboard_app = typer.Typer(
 
 Folder = Annotated[Path, typer.Argument(help="Folder of a submission, as `fairbench submit` packs it.")]
 Board = Annotated[Path, typer.Option(help="Folder of the board.")]
-DataDir = Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA, then a cache.")]
 Site = Annotated[Path | None, typer.Option(help="Folder of the pages. Default: site in the board's folder.")]
 BOARD = Path("leaderboard")
 
@@ -30,8 +30,8 @@ leaderboard_app.command()(verify)
 def check(
     submission: Folder,
     board: Board = BOARD,
-    data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    data_dir: shared_options.DataDirOrCache = None,
+    as_json: shared_options.AsJson = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse where labels could not be compared, as add does.")
     ] = False,
@@ -56,7 +56,7 @@ def check(
 
 
 @leaderboard_app.command()
-def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> None:
+def add(submission: Folder, board: Board = BOARD, data_dir: shared_options.DataDirOrCache = None) -> None:
     """Check a submission and copy it into the board's folder."""
     from fairbench.cli.rules import rules
     from fairbench.files import user_path
@@ -71,7 +71,10 @@ def add(submission: Folder, board: Board = BOARD, data_dir: DataDir = None) -> N
         notes[:] = checked.notes
         return checked
 
+    is_new = not place.exists()
     added = add_submission(user_path(submission), place, check_copy)
+    if is_new:
+        notes.append(f"there was no board at {board}, and one was made; --board names another")
     for note in notes:
         print(f"note: {note}")
     print(
@@ -120,19 +123,22 @@ def show(
         str, typer.Option(help="avg_std, worst_std, avg_bndy, worst_bndy, avg_rob, worst_rob, cau or cru_s.")
     ] = "worst_rob",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Print the board."""
     from fairbench.errors import OutcomesError
     from fairbench.files import user_path
     from fairbench.leaderboard.ranking import boards, read_entries
+    from fairbench.registry import suggest
     from fairbench.reports import board as report
 
     if board != BOARD and not user_path(board).is_dir():
         raise OutcomesError(f"no board at {board}; without --board the results that came with the package are shown.")
-    found = [b for b in boards(read_entries(user_path(board)), sort) if dataset in (None, b.dataset)]
+    every = boards(read_entries(user_path(board)), sort)
+    found = [b for b in every if dataset in (None, b.dataset)]
     if not found:
-        raise OutcomesError(f"no entry{'' if dataset is None else f' for {dataset}'} on the board {board}.")
+        near = "" if dataset is None else suggest(dataset, [b.dataset for b in every])
+        raise OutcomesError(f"no entry{'' if dataset is None else f' for {dataset}'} on the board {board}.{near}")
     if as_json:
         print(json.dumps([report.to_dict(b) for b in found], indent=2, allow_nan=False))
     elif markdown:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairbench.cli import options
-from fairbench.cli.evaluate import Precision
-from fairbench.cli.running import load_both, run_shown
+from fairbench.cli import options, shared_options
+from fairbench.cli.evaluate_options import Precision
+from fairbench.cli.running import Computing, run_shown
 from fairbench.errors import OutcomesError
 
 if TYPE_CHECKING:
@@ -33,12 +33,15 @@ def submit(
     licence: Annotated[str, typer.Option(help="Licence of the weights, such as MIT.")] = "not stated",
     arch: Annotated[str | None, typer.Option(help="Architecture of a checkpoint. Default: the one that fits.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Dataset by name. Default: the model's own.")] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    data_dir: shared_options.DataDir = None,
     protocol: Annotated[
         Locked, typer.Option(help="leaderboard (PGD-20 and AutoAttack), or standard (PGD-20 alone; marked so).")
     ] = Locked.LEADERBOARD,
     key: Annotated[str | None, typer.Option(help="Name of the entry. Default: made of --name.")] = None,
     paper: Annotated[str | None, typer.Option(help="Address of the paper.")] = None,
+    code_url: Annotated[
+        str | None, typer.Option(help="Address of the code of an architecture of one's own, so that others can verify.")
+    ] = None,
     authors: Annotated[str | None, typer.Option(help="Authors, with commas between.")] = None,
     extra_data: Annotated[str | None, typer.Option(help="Training data beyond the dataset's training split.")] = None,
     training_cost: Annotated[str | None, typer.Option(help="Such as '3 hours on one A100'.")] = None,
@@ -49,21 +52,19 @@ def submit(
         str | None, typer.Option(help="https address of the checkpoint file, instead of packing the weights.")
     ] = None,
     replaces: Annotated[str | None, typer.Option(help="Entry and version that this corrects: my_method.1")] = None,
-    mean: Annotated[str | None, typer.Option(help="Normalisation to put inside the model: a mean per channel.")] = None,
-    std: Annotated[str | None, typer.Option(help="And a standard deviation per channel.")] = None,
+    mean: shared_options.Mean = None,
+    std: shared_options.Std = None,
     output: Annotated[str | None, typer.Option(help="Which output holds the logits.")] = None,
     resize: Annotated[str | None, typer.Option(help="Image size. Default: what the model demands.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    batch_size: shared_options.BatchSize = None,
+    device: shared_options.Device = None,
     precision: Annotated[
         Precision, typer.Option(help="What attacks compute gradients in; the board marks bf16.")
     ] = Precision.FP32,
 ) -> None:
     """Evaluate a model under the locked protocol and pack a submission for the leaderboard."""
-    from fairbench.evaluation import Protocol
     from fairbench.files import user_path
-    from fairbench.leaderboard.submission import pack, refuse_another_entry
-    from fairbench.models.export import export
+    from fairbench.leaderboard.submission import refuse_another_entry
     from fairbench.reports import folder
 
     said: dict[str, Any] = {
@@ -73,6 +74,7 @@ def submit(
         "authors": list(options.names(authors, "--authors") or ()),
         "contact": contact,
         "paper": paper,
+        "code": code_url,
         "protocol": protocol.value,
         "extra_data": extra_data,
         "training_cost": training_cost,
@@ -82,26 +84,38 @@ def submit(
     }
     _card(said | {"dataset": dataset or "none", "architecture": "none"}, weights_url, "0" * 64)  # before hours go by
     loading: dict[str, Any] = {
+        "dataset": dataset,
+        "data_dir": data_dir,
         "resize": options.size(resize),
-        "drop_classes": None,
         "mean": options.floats(mean, "--mean"),
         "std": options.floats(std, "--std"),
         "arch": arch,
         "output": output,
     }
-    chosen = Protocol.named(protocol.value)
     out = user_path(out)
     refuse_another_entry(out, said["name"])
     with folder.claimed(out):
-        loaded, data = load_both(model, dataset, data_dir, chosen, loading)
-        exported = export(loaded)
-        said |= _how_to_load(exported) | {"dataset": data.name}
-        data_of_file = _weights(exported, model, weights_url)
-        card = _card(said, weights_url, data_of_file[0])
-        outcomes, _ = run_shown(loaded, data, chosen, batch_size, device, out=out, precision=precision.value)
-        pack(out, card, outcomes, data_of_file[1])
+        _evaluate_and_pack(model, said, weights_url, loading, Computing(batch_size, device, precision.value), out)
     given = "" if data_dir is None else f" --data-dir {shlex.quote(data_dir)}"
     print(f"{out} is packed: fairbench leaderboard check {shlex.quote(str(out))}{given}")
+
+
+def _evaluate_and_pack(
+    model: str, said: dict[str, Any], weights_url: str | None, loading: dict[str, Any], computing: Computing, out: Path
+) -> None:
+    """Complete the card by what the model is, evaluate under its protocol, and write the submission."""
+    from fairbench.evaluation import Protocol
+    from fairbench.evaluation.inputs import load_inputs
+    from fairbench.leaderboard.submission import pack
+    from fairbench.models.export import export
+
+    protocol = Protocol.named(said["protocol"])
+    inputs = load_inputs(model, protocol, **loading)
+    exported = export(inputs.model)
+    sha256, packed = _weights(exported, model, weights_url)
+    card = _card(said | _how_to_load(exported) | {"dataset": inputs.dataset.name}, weights_url, sha256)
+    outcomes, _ = run_shown(inputs, protocol, computing, out=out)
+    pack(out, card, outcomes, packed)
 
 
 def _key(title: str) -> str:

@@ -82,7 +82,8 @@ class SubmissionCard(_Plain):
 
     ``name`` is the key on the board and ``title`` what people read. ``replaces`` names the entry and version that a
     correction stands in for, such as ``my_method.1``. ``extra_data`` names data beyond the dataset's training split;
-    None says that there was none. ``trained_against`` and ``training_cost`` may be left unsaid.
+    None says that there was none. ``code`` is where an architecture of one's own can be had. ``trained_against`` and
+    ``training_cost`` may be left unsaid.
     """
 
     version: Literal[1]
@@ -91,6 +92,7 @@ class SubmissionCard(_Plain):
     authors: Annotated[tuple[Line, ...], Field(max_length=100)] = ()
     contact: Line
     paper: Address | None = None
+    code: Address | None = None
     dataset: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
     protocol: Literal["leaderboard", "standard"]
     architecture: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.:/-]+$")]
@@ -140,6 +142,7 @@ _FORMS = {
     "architecture": "letters, digits and _ . : / -",
     "sha256": "64 hexadecimal digits",
     "paper": "an address that begins with https:// or http://, without spaces",
+    "code": "an address that begins with https:// or http://, without spaces",
     "url": "an address that begins with https://, without spaces",
 }
 """What a key's pattern asks for, in words."""

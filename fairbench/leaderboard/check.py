@@ -22,6 +22,7 @@ from fairbench.outcomes.identity import run_identity
 from fairbench.outcomes.schema import PRECISIONS
 from fairbench.outcomes.table import MANIFEST, TABLE
 from fairbench.provenance import sha256_file
+from fairbench.registry import is_own_code
 
 
 def check_submission(folder: Path, rules: Rules) -> Checked:
@@ -44,6 +45,7 @@ def check_submission(folder: Path, rules: Rules) -> Checked:
         problems += faults
     problems += _weights(checked, files)
     checked.notes += _known_weights(checked.card, manifest, rules.known_weights)
+    checked.notes += _unknown_code(checked.card)
     if checked.card is not None and rules.taken is not None:
         problems += _name(checked.card, rules.taken, rules.known_weights.values())
         problems += _place(checked.card, rules.place)
@@ -169,6 +171,15 @@ def _known_weights(card: SubmissionCard | None, manifest: Any, known: Mapping[st
     names = {known[value]: None for value in hashes if isinstance(value, str) and value in known}
     for name in names:
         yield f"weights: they are those of {name}, which fairbench has measured already"
+
+
+def _unknown_code(card: SubmissionCard | None) -> Iterator[str]:
+    """Yield a line where nobody else can load the weights."""
+    if card is not None and is_own_code(card.architecture) and card.code is None:
+        yield (
+            f"{CARD}: architecture {card.architecture} is code of one's own, and the card gives no address of it: "
+            "others cannot verify the entry; add `code: https://...` (submit --code-url)"
+        )
 
 
 def _truth(dataset: Any, rules: Rules, problems: list[str]) -> Truth | None:

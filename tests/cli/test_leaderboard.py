@@ -57,7 +57,10 @@ def test_the_walk(cli: Cli, packed: Path, tmp_path: Path) -> None:
     assert verified.code == 0, verified.out + verified.err
     assert "seed 1: 100 rows attacked again, 360 classified again" in verified.out
     assert verified.out.endswith(f"{packed}: consistent\n")
-    assert cli("leaderboard", "add", packed, "--board", board).code == 0
+    added = cli("leaderboard", "add", packed, "--board", board)
+    assert (added.code, "one was made" in added.out) == (0, False)
+    elsewhere = cli("leaderboard", "add", packed, "--board", tmp_path / "new")
+    assert f"note: there was no board at {tmp_path / 'new'}, and one was made" in elsewhere.out
     assert cli("leaderboard", "build", "--board", board).code == 0
     assert "My method (my_method.1)" in (board / "tables" / "digits_linf_8-255.md").read_text()
     again = cli("leaderboard", "check", packed, "--board", board)

@@ -531,6 +531,15 @@ def test_an_attack_that_mends_errors_is_noted(tmp_path, rules):
     assert checked.notes == [f"pgd20: {of}"]
 
 
+@pytest.mark.parametrize(
+    ("said", "noted"),
+    [({"architecture": "torchvision:resnet18"}, False), ({}, True), ({"code": "https://example.org/nets"}, False)],
+)
+def test_code_of_ones_own_without_an_address_is_noted(whole, rules, said, noted):
+    checked = check_submission(whole(**{"architecture": "mypkg.nets:build"} | said), rules)
+    assert any("others cannot verify the entry" in note for note in checked.notes) == noted
+
+
 @pytest.mark.parametrize("sha256", [sha256_plain(WEIGHTS), "a" * 64])
 def test_weights_that_are_known_are_named_and_no_fault(whole, rules, sha256):
     """By the hash of the file, and by that of what was loaded from it."""

@@ -109,7 +109,7 @@ class ModelPage:
     def addresses(self) -> list[tuple[str, str]]:
         """Links that a submission's card gives."""
         card = self.sections[0].evidence.card
-        named = [] if card is None else [("paper", card.paper), ("weights", card.weights.url)]
+        named = [] if card is None else [("paper", card.paper), ("code", card.code), ("weights", card.weights.url)]
         return [(name, address) for name, address in named if address is not None]
 
 
