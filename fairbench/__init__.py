@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fairbench.datasets import load_dataset
     from fairbench.evaluation import Protocol, evaluate
+    from fairbench.evaluation.inputs import load_inputs
     from fairbench.metrics import compare, summarize
     from fairbench.models import load_model
     from fairbench.outcomes import Outcomes
@@ -31,12 +32,23 @@ _HOMES = {
     "Protocol": "fairbench.evaluation",
     "load_model": "fairbench.models",
     "load_dataset": "fairbench.datasets",
+    "load_inputs": "fairbench.evaluation.inputs",
     "Outcomes": "fairbench.outcomes",
     "summarize": "fairbench.metrics",
     "compare": "fairbench.metrics",
 }
 
-__all__ = ["Outcomes", "Protocol", "__version__", "compare", "evaluate", "load_dataset", "load_model", "summarize"]
+__all__ = [
+    "Outcomes",
+    "Protocol",
+    "__version__",
+    "compare",
+    "evaluate",
+    "load_dataset",
+    "load_inputs",
+    "load_model",
+    "summarize",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -70,11 +70,10 @@ def publish(run: Path, fp16: bool, url: str | None) -> None:
 
 def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
     """Evaluate a model and keep the result in ``leaderboard/results``."""
-    from fairbench import evaluate, load_dataset, load_model
-    from fairbench.evaluation import Protocol
+    from fairbench import Protocol, evaluate
+    from fairbench.evaluation.inputs import load_inputs
     from fairbench.evaluation.protocol import parse_fraction
     from fairbench.leaderboard.results import write_result
-    from fairbench.models.loading import dropped_classes
 
     def radius(text: str | None, option: str) -> float | None:
         return None if text is None else parse_fraction(text, option)
@@ -88,12 +87,9 @@ def keep_results(name: str, protocol: str, asked: argparse.Namespace) -> None:
         protect=None if asked.protect is None else tuple(asked.protect.split(",")),
         in_range=asked.in_range or None,
     )
-    model = load_model(name)
-    split = "sample" if chosen.examples == "sample" else "test"
-    data = load_dataset(asked.dataset or model.dataset, split, data_dir=asked.data_dir, resize=model.input_size)
-    data = data.without_classes(dropped_classes(name))
-    source = None if asked.transfer_from is None else load_model(asked.transfer_from)
-    outcomes = evaluate(model, data, chosen, transfer_from=source)
+    where = {"dataset": asked.dataset, "data_dir": asked.data_dir}
+    inputs = load_inputs(name, chosen, **where, transfer_from=asked.transfer_from)
+    outcomes = evaluate(inputs.model, inputs.dataset, chosen, transfer_from=inputs.transfer_from)
     print(write_result(outcomes, correction=asked.correction).name)
 
 

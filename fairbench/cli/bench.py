@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairbench.cli import shared_options
 from fairbench.cli.progress import progress_bar
-from fairbench.cli.running import load_both
 from fairbench.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def bench(
     dataset: Annotated[
         str | None, typer.Option(help=f"Data to measure with. Default: the model's own, {DEFAULT_DATASET} for --arch.")
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    data_dir: shared_options.DataDir = None,
     seconds: Annotated[float, typer.Option(help="About how long to measure.")] = 60.0,
     memory: Annotated[
         float | None, typer.Option(help="Most memory a batch may take, in GB. Default: half of what is free.")
@@ -47,8 +47,8 @@ def bench(
             "measured with PGD-20."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    device: shared_options.Device = None,
+    as_json: shared_options.AsJson = False,
     out: Annotated[Path | None, typer.Option(help="JSON file to keep the result in.")] = None,
 ) -> None:
     """Measure FLOP/s, images per second and the best batch size, and predict the time of each protocol."""
@@ -87,6 +87,7 @@ def _load(
     model: str | None, arch: str | None, dataset: str | None, data_dir: str | None
 ) -> "tuple[Model, Dataset, dict[Protocol, int]]":
     """Return the model, the examples to measure with, and how many each protocol would attack."""
+    from fairbench.evaluation.inputs import load_inputs
     from fairbench.evaluation.protocol import NAMED, default_protocol
     from fairbench.evaluation.runner import fitted
     from fairbench.models.loading import own_dataset
@@ -97,8 +98,7 @@ def _load(
     if name is None:
         loaded, data = _fresh(str(arch), dataset, data_dir, quick)
     else:
-        nothing = dict.fromkeys(("resize", "drop_classes", "mean", "std", "output", "model_dir"))
-        loaded, data = load_both(name, dataset, data_dir, quick, {**nothing, "arch": arch})
+        loaded, data, _ = load_inputs(name, quick, dataset=dataset, data_dir=data_dir, arch=arch)
     data = fitted(data, loaded, quick)
     counts = {
         protocol: len(data) if protocol.examples == quick.examples else _test_size(dataset, data_dir)
@@ -113,10 +113,11 @@ def _fresh(arch: str, dataset: str, data_dir: str | None, protocol: "Protocol") 
     import torch
 
     from fairbench.datasets import load_dataset
+    from fairbench.evaluation.inputs import split_of
     from fairbench.models.base import Model
     from fairbench.models.building import new_module
 
-    data = load_dataset(dataset, "sample" if protocol.examples == "sample" else "test", data_dir=data_dir)
+    data = load_dataset(dataset, split_of(protocol), data_dir=data_dir)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module, size = new_module(arch, data.num_classes, data.shape)

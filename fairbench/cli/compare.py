@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fairbench.cli import options
+from fairbench.cli import options, shared_options
 
 
 def compare(
@@ -23,7 +23,7 @@ def compare(
         Path | None, typer.Option(help="Folder for comparison.json, .md and .png; such files in it are replaced.")
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Compare two models class by class: differences with intervals, exact tests, and a figure."""
     from fairbench.files import make_folder, user_path

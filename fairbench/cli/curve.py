@@ -3,27 +3,30 @@
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairbench.cli import options
-from fairbench.cli.running import load_both, run_shown, say_warnings
+from fairbench.cli import options, shared_options
+from fairbench.cli.running import Computing, side_by_side
 from fairbench.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from fairbench.outcomes import Outcomes
 
 _ATTACK = "least-epsilon"
 _FINEST, _MOST_LEVELS = 10**6, 1000
 
 
 def curve(
-    model: Annotated[list[str], typer.Option(help="A model; give it again for another beside it.")],
+    model: shared_options.Models,
     epsilons: Annotated[
         str | None,
         typer.Option(help="Radii: FIRST:LAST:STEP, or a list. Default: 0:32/255:2/255, or 0:20:2 for features."),
     ] = None,
-    arch: Annotated[str | None, typer.Option(help="Architecture of checkpoints.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Dataset by name, .npz or folder; or the models' own.")] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    arch: shared_options.ArchOfCheckpoints = None,
+    dataset: shared_options.OneDataset = None,
+    data_dir: shared_options.DataDir = None,
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -31,20 +34,20 @@ def curve(
             "features, sooksatra2022."
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the random starts. Default: 0.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    seed: shared_options.Seed = None,
+    batch_size: shared_options.BatchSize = None,
+    device: shared_options.Device = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for curves.png and three .csv files; such files in it are replaced.")
     ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
+    markdown: shared_options.Markdown = False,
 ) -> None:
     """Show the share of each class that is broken over epsilon, with CRU_s at each."""
     from fairbench.evaluation.protocol import Protocol
     from fairbench.files import user_path
     from fairbench.metrics.curves import success_curves
     from fairbench.metrics.least_epsilon import least_epsilons
-    from fairbench.reports import curves, folder
+    from fairbench.reports import curves
 
     protocol = options.protocol(protocol, model[0], dataset)
     pixels = Protocol.named(protocol).inputs == "images"
@@ -55,17 +58,20 @@ def curve(
     changes: dict[str, Any] = {"attacks": (_ATTACK,), "max_epsilon": largest, "resolution": resolution, "seed": seed}
     chosen = Protocol.named(protocol, **changes)
     out = None if out is None else user_path(out)
-    found: dict[str, Any] = {}
-    means = {}
-    with folder.claimed(out):
-        for name in dict.fromkeys(model):
-            loading: dict[str, Any] = {"resize": None, "drop_classes": None, "arch": arch}
-            loaded, data = load_both(name, dataset, data_dir, chosen, loading)
-            outcomes, _ = run_shown(loaded, data, chosen, batch_size, device)
-            say_warnings(outcomes)
-            options.one_of_a_name(loaded.name, found)
-            found[loaded.name] = success_curves(outcomes, _ATTACK, radii)
-            means[loaded.name] = least_epsilons(outcomes, _ATTACK)
+
+    def measure(outcomes: "Outcomes") -> tuple[Any, Any]:
+        return success_curves(outcomes, _ATTACK, radii), least_epsilons(outcomes, _ATTACK)
+
+    measured = side_by_side(
+        model,
+        lambda _: chosen,
+        measure,
+        loading={"dataset": dataset, "data_dir": data_dir, "arch": arch},
+        computing=Computing(batch_size, device),
+        out=out,
+    )
+    found = {name: of_model for name, (of_model, _) in measured.items()}
+    means = {name: its for name, (_, its) in measured.items()}
     options.same_classes(tuple(dict.fromkeys(of_model.classes["class"])) for of_model in found.values())
     print(curves.as_table(found, "github" if markdown else "simple"))
     if out is not None:

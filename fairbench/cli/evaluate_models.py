@@ -5,24 +5,26 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from fairbench.cli.progress import progress_bar
-from fairbench.cli.running import say_narrow, say_warnings
+from fairbench.cli.running import Computing, say_narrow, say_warnings
 
 if TYPE_CHECKING:
+    from fairbench.evaluation import Protocol
+    from fairbench.evaluation.inputs import Inputs
     from fairbench.evaluation.many import Asked, Evaluated
     from fairbench.outcomes import Outcomes
 
-Load = Callable[[str], "Asked"]
+Load = Callable[[str], "tuple[Inputs, Protocol]"]
 
 
 def evaluate_models(
     named: Mapping[str, str],
     load: Load,
-    computing: Mapping[str, Any],
+    computing: Computing,
     out: Path | None,
     format: str,
     *,
@@ -35,26 +37,26 @@ def evaluate_models(
     named
         Short name, as files and tables have it, to what ``--model`` takes.
     load
-        Loads a model by its name, with its data, protocol, and source of attacks.
+        Loads a model by its name, with its data, source of attacks, and protocol.
     computing
-        Options of :func:`~fairbench.evaluation.many.evaluate_many`.
+        How all of them are computed.
     out
         Folder for a folder a model and the table of all.
     """
-    from fairbench.evaluation import runner
     from fairbench.evaluation.many import evaluate_many
     from fairbench.metrics import summarize
     from fairbench.reports import folder
     from fairbench.reports import models as report
 
-    size = computing["batch_size"]
-    options = {**computing, "batch_size": runner.BATCH_SIZE if size is None else size}
-    loaders = {short: partial(_load_checked, load, name, short, options, out) for short, name in named.items()}
+    loaders = {
+        short: partial(_load_checked, load, name, computing, None if out is None else out / short)
+        for short, name in named.items()
+    }
     worked: list[float] = []
     with folder.claimed(out), progress_bar(f"{len(named)} models", worked) as progress:
         if out is not None:
             report.refuse_other_models(named, out)
-        found = evaluate_many(loaders, progress=progress, finished=partial(_keep, out), **options)
+        found = evaluate_many(loaders, progress=progress, finished=partial(_keep, out), **computing.options)
         summaries = {one.name: summarize(one.outcomes) for one in found if one.outcomes is not None}
         failed = {one.name: one.failed for one in found if one.failed is not None}
         if out is not None and summaries:
@@ -67,23 +69,16 @@ def evaluate_models(
         print(_line(one), file=sys.stderr)
         if one.outcomes is not None:
             say_warnings(one.outcomes)
-            say_narrow(one.outcomes, options["precision"])
+            say_narrow(one.outcomes, computing.precision)
     if failed:
         raise typer.Exit(1)
 
 
-def _load_checked(load: Load, name: str, short: str, options: Mapping[str, Any], out: Path | None) -> "Asked":
+def _load_checked(load: Load, name: str, computing: Computing, folder: Path | None) -> "Asked":
     """Load a model, and refuse a folder that holds another run before anything is computed."""
-    from fairbench.evaluation import runner
-    from fairbench.reports import folder
-
-    asked = load(name)
-    if out is not None:
-        model, data, protocol, source = asked
-        said = {key: options[key] for key in ("batch_size", "device", "precision")}
-        run = runner.identify(model, data, protocol, transfer_from=source, **said)
-        folder.refuse_another_run(out / short, run)
-    return asked
+    inputs, protocol = load(name)
+    computing.refuse_another_run(folder, inputs, protocol)
+    return inputs.model, inputs.dataset, protocol, inputs.transfer_from
 
 
 def _keep(out: Path | None, name: str, outcomes: "Outcomes") -> None:

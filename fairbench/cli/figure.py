@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairbench.cli.paper_keys import entry
 from fairbench.errors import FairbenchError
 from fairbench.registry import Registry
 
@@ -21,6 +22,7 @@ FIGURES = Registry(
         "sun2023-4": "fairbench.reports.sun2023:FIGURE_4",
         **{f"refrl2022-{number}": f"fairbench.reports.refrl2022_figures:FIGURE_{number}" for number in (1, 2, 3)},
     },
+    listing="fairbench figure",
 )
 
 
@@ -38,7 +40,7 @@ def figure(
         for key in FIGURES:
             print(f"{key}  {FIGURES[key].title}")
         return
-    _draw(FIGURES[name], out or Path(f"{name}.png"), dataset)
+    _draw(entry(FIGURES, name), out or Path(f"{name}.png"), dataset)
 
 
 def _draw(chosen: "PaperFigure", out: Path, dataset: str | None) -> None:

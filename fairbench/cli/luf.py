@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairbench.cli.train import chosen_recipe, progress_bar, settings_of
+from fairbench.cli import shared_options
+from fairbench.cli.asked_recipe import chosen_recipe, settings_of
+from fairbench.cli.progress import training_bar
 
 if TYPE_CHECKING:
-    from fairbench.datasets import Dataset
-    from fairbench.training import Recipe
-    from fairbench.training.leave_one_out import Predictions
+    from fairbench.reports.luf import Result
 
 _PAPER: dict[str, Any] = {
     "optimizer.name": "adam",
@@ -41,7 +41,7 @@ def luf(
         int | None,
         typer.Option(help="Models trained at once. Default: what a gigabyte holds, 64 at most; one if wide."),
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    data_dir: shared_options.DataDir = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1.")] = "cpu",
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; the same run in it goes on. Default: in the cache.")
@@ -50,9 +50,7 @@ def luf(
         Path | None,
         typer.Option(help="Folder of another run on the same data, or its luf.json: how much more unfair this is."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")
-    ] = False,
+    as_json: shared_options.AsJsonAlone = False,
 ) -> None:
     """Train a model on all samples and one without each of some, and report leave-one-out unfairness."""
     own: dict[str, Any] = {"schedule.epochs": epochs, "batch_size": batch_size, "optimizer.lr": lr, "seed": seed}
@@ -63,81 +61,46 @@ def luf(
     from fairbench.datasets import load_dataset
     from fairbench.files import user_path
     from fairbench.leaderboard.luf import LUF_FILE, read_luf, write_luf
-    from fairbench.reports import luf as report
+    from fairbench.metrics.luf import example_table, sample_table
     from fairbench.training.leave_one_out import draw_samples, leave_one_out
+    from fairbench.training.leave_one_out_record import cached_folder, run_manifest
 
     training = load_dataset(recipe.dataset, "train", data_dir=data_dir).without_classes(recipe.drop_classes)
     test = load_dataset(recipe.dataset, "test", data_dir=data_dir).without_classes(recipe.drop_classes)
     samples = draw_samples(training, leave_out, recipe.seed)
-    other = None
-    if against is not None:
-        path = user_path(against)
-        other = read_luf(path if path.is_file() else path / LUF_FILE)
-        report.refuse_unlike(other[2], (training.sha256, test.sha256), samples.tolist())
-    folder = _folder(out, recipe, training, leave_out)
-    with progress_bar(f"{recipe.name}, leaving out {leave_out}") as shown:
+    other = None if against is None else _other(against, (training.sha256, test.sha256), samples.tolist())
+    folder = cached_folder(recipe, training, leave_out) if out is None else user_path(out)
+    with training_bar(f"{recipe.name}, leaving out {leave_out}") as shown:
         found = leave_one_out(recipe, training, test, samples, folder, chunk=chunk, device=device, report=shown)
-    examples, manifest = _result(recipe, training, test, found, device)
+    examples = example_table(test.index, test.labels, found.full, found.left)
+    left_out = sample_table(found.samples, training.labels[found.samples], found.full, found.left)
+    manifest = run_manifest(recipe, training, test, found, left_out, device=device)
     document = write_luf(folder / LUF_FILE, examples, manifest)
-    kept = read_luf(folder / LUF_FILE)
-    if as_json:
-        if other is not None:
-            document["minus"] = report.minus(kept, other)
-        print(json.dumps(document, indent=2, allow_nan=False))
+    _print(read_luf(folder / LUF_FILE), other, document if as_json else None)
+    if not as_json:
+        print(f"written: {folder / LUF_FILE}, and beside it luf.parquet with a row per test image")
+
+
+def _other(against: Path, data: tuple[str, str], samples: list[int]) -> "Result":
+    """Return the run to compare with: of the same data, without the same samples."""
+    from fairbench.files import user_path
+    from fairbench.leaderboard.luf import LUF_FILE, read_luf
+    from fairbench.reports.luf import refuse_unlike
+
+    path = user_path(against)
+    other = read_luf(path if path.is_file() else path / LUF_FILE)
+    refuse_unlike(other[2], data, samples)
+    return other
+
+
+def _print(kept: "Result", other: "Result | None", document: dict[str, Any] | None) -> None:
+    """Print a result and how much more unfair it is than another: as JSON where there is a document of it."""
+    from fairbench.reports import luf as report
+
+    if document is not None:
+        minus = {} if other is None else {"minus": report.minus(kept, other)}
+        print(json.dumps(document | minus, indent=2, allow_nan=False))
         return
     print(report.lines(*kept))
     if other is not None:
         print(report.against(kept, other))
-    print(f"written: {folder / LUF_FILE}, and beside it luf.parquet with a row per test image")
-
-
-def _folder(out: Path | None, recipe: "Recipe", training: "Dataset", leave_out: int) -> Path:
-    """Return the run's folder: the one that was named, or one of the cache that is named after the run."""
-    from fairbench.files import cache_folder, user_path
-    from fairbench.models import load_model
-    from fairbench.provenance import sha256_json, sha256_state
-
-    if out is not None:
-        return user_path(out)
-    run = [recipe.model_dump(mode="json"), training.sha256, leave_out]
-    if recipe.start is not None:  # a model trained again under the same name is another start
-        start = load_model(recipe.start, num_classes=training.num_classes, shape=training.shape)
-        run.append(sha256_state(start.module.state_dict()))
-    return cache_folder("luf") / f"{recipe.name}-{sha256_json(run)[:16]}"
-
-
-def _result(
-    recipe: "Recipe", training: "Dataset", test: "Dataset", found: "Predictions", device: str
-) -> tuple[Any, dict[str, Any]]:
-    """Return the table of test examples and the manifest."""
-    from dataclasses import fields
-
-    from fairbench import provenance
-    from fairbench.metrics.luf import example_table, sample_table
-    from fairbench.training.fit import build_method
-
-    examples = example_table(test.index, test.labels, found.full, found.left)
-    left_out = sample_table(found.samples, training.labels[found.samples], found.full, found.left)
-    method = build_method(recipe)
-    manifest = {
-        "name": recipe.name,
-        "method": recipe.method,
-        "options": {f.name: getattr(method, f.name) for f in fields(method) if f.init},
-        "architecture": recipe.architecture,
-        "dataset": recipe.dataset,
-        "classes": list(test.classes),
-        "data_sha256": training.sha256,
-        "test_sha256": test.sha256,
-        "training_images": found.training_images,
-        "epochs": recipe.schedule.epochs,
-        "seed": recipe.seed,
-        "recipe": recipe.model_dump(mode="json"),
-        "run": provenance.sha256_json([recipe.model_dump(mode="json"), training.sha256, found.samples.tolist()]),
-        "left_out": left_out.to_dict("records"),
-        "chunk": found.chunk,
-        "seconds": round(found.seconds, 1),
-        "hardware": provenance.hardware(device),
-        "versions": provenance.versions(),
-        "git_revision": provenance.source_revision(),
-    }
-    return examples, manifest

@@ -54,7 +54,8 @@ def results(
     """Print what the models of the zoo did, least worst-class robust error first, or draw some of them."""
     from fairbench.errors import OutcomesError
     from fairbench.files import user_path
-    from fairbench.leaderboard.results import results_folder
+    from fairbench.leaderboard.results import read_manifests, results_folder
+    from fairbench.registry import suggest
     from fairbench.reports.zoo import draw_models, zoo_table
 
     if (figure is None) != (model is None):
@@ -68,7 +69,8 @@ def results(
     dataset = dataset or "fashion_mnist"
     table = zoo_table(dataset)
     if not table:
-        raise OutcomesError(f"no kept result on {dataset} in {results_folder()}.")
+        near = suggest(dataset, [manifest["dataset"]["name"] for manifest in read_manifests()])
+        raise OutcomesError(f"no kept result on {dataset} in {results_folder()}.{near}")
     print(table)
 
 

@@ -86,14 +86,16 @@ def epsilons(text: str) -> tuple[float, ...]:
     return radii
 
 
-def classes(text: str) -> tuple[int, ...]:
-    """Read "2,3,4,5", numbers of classes.
+def classes(text: str | None) -> tuple[int, ...] | None:
+    """Read "2,3,4,5", numbers of classes; None stays None.
 
     Raises
     ------
     DatasetError
         It is not whole numbers with commas between.
     """
+    if text is None:
+        return None
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairbench.cli.paper_keys import entry
 from fairbench.errors import FairbenchError, OutcomesError
 from fairbench.registry import Registry
 
@@ -19,6 +20,7 @@ PAPERS = Registry(
     "paper",
     FairbenchError,
     {key: f"fairbench.reports.{key}:PAPER" for key in ("refrl2022", "sooksatra2022", "sun2023")},
+    listing="fairbench paper",
 )
 
 
@@ -43,7 +45,7 @@ def paper(
         for key in PAPERS:
             print(f"{key:{width}}{PAPERS[key].title}")
         return
-    _report(PAPERS[name], format, figures)
+    _report(entry(PAPERS, name), format, figures)
 
 
 def _report(chosen: "Paper", format: Format, figures: Path | None) -> None:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fairbench.cli.train import progress_bar
+from fairbench.cli import shared_options
+from fairbench.cli.progress import training_bar
 from fairbench.errors import RecipeError
 
 
@@ -13,7 +14,7 @@ def reproduce(
     model: Annotated[str, typer.Argument(help="A model of the zoo, or the folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="Folder of the new run; it goes on where it stopped.")],
     epochs: Annotated[int, typer.Option(help="How many of its epochs to train again.")] = 1,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    data_dir: shared_options.DataDir = None,
     tolerance: Annotated[float, typer.Option(help="Largest relative difference of loss and learning rate.")] = 1e-4,
     points: Annotated[float, typer.Option(help="Largest difference of average held-out errors, in percent.")] = 0.5,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -26,7 +27,7 @@ def reproduce(
     for option, value in (("--tolerance", tolerance), ("--points", points)):
         if not 0 <= value < float("inf"):
             raise RecipeError(f"{option} {value:g}: give a number from 0.")
-    with progress_bar(f"{model}, again") as report:
+    with training_bar(f"{model}, again") as report:
         found = reproduce(model, out, epochs=epochs, data_dir=data_dir, device=device, report=report)
     rows = found.differences()
     shown = [

@@ -1,70 +1,78 @@
-"""What commands that evaluate share: load what is named, run it behind a progress bar, say what it warns of."""
+"""What commands that evaluate share: how they compute, a run behind a progress bar, and what it warns of."""
 
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fairbench.cli.options import classes
+from fairbench.cli import options
 from fairbench.cli.progress import progress_bar
-from fairbench.errors import DatasetError, ModelError
+from fairbench.errors import DatasetError
 from fairbench.registry import suggest
 
 if TYPE_CHECKING:
     from fairbench.datasets import Dataset
     from fairbench.evaluation import Protocol
     from fairbench.evaluation.engines import Engine
-    from fairbench.models import Model
+    from fairbench.evaluation.inputs import Inputs
     from fairbench.outcomes import Outcomes
 
-
-def load_both(
-    model: str, dataset: str | None, data_dir: str | None, protocol: "Protocol", options: dict[str, Any]
-) -> "tuple[Model, Dataset]":
-    """Load data and model, as :func:`load_all` does."""
-    loaded, data, _ = load_all(model, dataset, data_dir, protocol, options, None)
-    return loaded, data
+Measured = TypeVar("Measured")
 
 
-def load_all(
-    model: str,
-    dataset: str | None,
-    data_dir: str | None,
-    protocol: "Protocol",
-    options: dict[str, Any],
-    transfer_from: str | None,
-) -> "tuple[Model, Dataset, Model | None]":
-    """Load data, model, and the model that attacks are made for if that is another one.
+@dataclass(frozen=True)
+class Computing:
+    """How a command's runs are computed.
 
-    The data come first: a checkpoint's architecture may need to know their shape and class count.
+    Parameters
+    ----------
+    batch_size
+        Examples attacked at once; None for the default.
+    device, precision, engine
+        As of :func:`~fairbench.evaluation.runner.evaluate`.
+    fresh
+        Whether what a finished run has is computed again.
     """
-    from fairbench.datasets import load_dataset
-    from fairbench.datasets.named import NAMED, has_features
-    from fairbench.models import load_model
-    from fairbench.models.loading import dropped_classes, own_dataset, refuse_normalised
 
-    if options.get("mean") is not None or options.get("std") is not None:
-        refuse_normalised(model)  # before data are looked for, or downloaded
-    resize, drop = options.pop("resize"), options.pop("drop_classes")
-    dataset = dataset or own_dataset(model)
-    protocol.check_inputs(dataset, "features" if has_features(dataset) else "images")
-    split = "sample" if protocol.examples == "sample" else "test"
-    data = load_dataset(dataset, split, data_dir=data_dir, resize=resize)
-    drop = dropped_classes(model) if drop is None else classes(drop)
-    names = [model, *([] if transfer_from is None else [transfer_from])]
-    for name in names:
-        left_out = dropped_classes(name)
-        if left_out and set(drop) != set(left_out):
-            listed = ", ".join(map(str, left_out))
-            raise ModelError(f"{name} was trained without classes {listed}; leave out the same ones.")
-    data = data.without_classes(drop)
-    common: dict[str, Any] = {"num_classes": data.num_classes, "shape": data.shape}
-    common["dataset"] = dataset if dataset in NAMED else None
-    common |= {"input_size": resize, "model_dir": options.pop("model_dir", None)}
-    loaded = load_model(model, **common, **options)
-    return loaded, data, None if transfer_from is None else load_model(transfer_from, **common)
+    batch_size: int | None = None
+    device: str | None = None
+    precision: str = "fp32"
+    engine: "str | Engine" = "local"
+    fresh: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What ``evaluate`` and ``evaluate_many`` take."""
+        return {**self._identifying, "engine": self.engine, "resume": not self.fresh}
+
+    @property
+    def _identifying(self) -> dict[str, Any]:
+        """Those of the options that a run is named after."""
+        from fairbench.evaluation.runner import BATCH_SIZE
+
+        size = BATCH_SIZE if self.batch_size is None else self.batch_size
+        return {"batch_size": size, "device": self.device, "precision": self.precision}
+
+    def refuse_another_run(self, folder: Path | None, inputs: "Inputs", protocol: "Protocol") -> None:
+        """Refuse a folder that holds another run than this one would be, before anything is computed.
+
+        Raises
+        ------
+        OutcomesError
+            It does.
+        """
+        from fairbench.evaluation.runner import identify
+        from fairbench.reports.folder import refuse_another_run
+
+        if folder is not None:
+            run = identify(
+                inputs.model, inputs.dataset, protocol, transfer_from=inputs.transfer_from, **self._identifying
+            )
+            refuse_another_run(folder, run)
 
 
-def check_attributes(names: list[str], data: "Dataset") -> None:
+def check_attributes(names: Iterable[str], data: "Dataset") -> None:
     """Refuse an attribute that the data lack, before anything is computed.
 
     Raises
@@ -80,42 +88,80 @@ def check_attributes(names: list[str], data: "Dataset") -> None:
 
 
 def run_shown(
-    model: "Model",
-    data: "Dataset",
-    protocol: "Protocol",
-    batch_size: int | None,
-    device: str | None,
-    *,
-    engine: "str | Engine" = "local",
-    out: Path | None = None,
-    fresh: bool = False,
-    source: "Model | None" = None,
-    precision: str = "fp32",
+    inputs: "Inputs", protocol: "Protocol", computing: Computing, *, out: Path | None = None
 ) -> "tuple[Outcomes, bool]":
-    """Evaluate behind a progress bar; also say whether nothing had to be computed."""
-    from fairbench.evaluation import runner
+    """Evaluate behind a progress bar; also say whether nothing had to be computed.
+
+    Raises
+    ------
+    OutcomesError
+        The folder ``out`` holds another run.
+    """
+    from fairbench.evaluation.runner import evaluate
+
+    computing.refuse_another_run(out, inputs, protocol)
+    worked: list[float] = []
+    with progress_bar(f"{inputs.model.name}: {', '.join(protocol.attacks)}", worked) as progress:
+        outcomes = evaluate(
+            inputs.model,
+            inputs.dataset,
+            protocol,
+            progress=progress,
+            transfer_from=inputs.transfer_from,
+            **computing.options,
+        )
+    say_narrow(outcomes, computing.precision)
+    return outcomes, not worked
+
+
+def side_by_side(
+    models: Iterable[str],
+    protocol_of: "Callable[[str], Protocol]",
+    measure: "Callable[[Outcomes], Measured]",
+    *,
+    loading: Mapping[str, Any],
+    computing: Computing,
+    out: Path | None,
+    attributes: Iterable[str] = (),
+) -> dict[str, Measured]:
+    """Evaluate models one after the other, and return what is measured of each, by the name that reports call it.
+
+    Parameters
+    ----------
+    models
+        What ``--model`` takes; one that is given twice counts once.
+    protocol_of
+        The protocol of a model, by what ``--model`` takes.
+    measure
+        Reads what the command shows off a table of outcomes.
+    loading
+        Options of :func:`~fairbench.evaluation.inputs.load_inputs`, the same for all.
+    out
+        Folder of the command's files, held meanwhile.
+    attributes
+        What the data must have.
+
+    Raises
+    ------
+    ProtocolError
+        Two models have one name.
+    DatasetError
+        There is no such attribute.
+    """
+    from fairbench.evaluation.inputs import load_inputs
     from fairbench.reports import folder
 
-    size = runner.BATCH_SIZE if batch_size is None else batch_size
-    if out is not None:
-        asked: dict[str, Any] = {"batch_size": size, "device": device, "transfer_from": source, "precision": precision}
-        folder.refuse_another_run(out, runner.identify(model, data, protocol, **asked))
-    worked: list[float] = []
-    with progress_bar(f"{model.name}: {', '.join(protocol.attacks)}", worked) as progress:
-        outcomes = runner.evaluate(
-            model,
-            data,
-            protocol,
-            batch_size=size,
-            device=device,
-            engine=engine,
-            resume=not fresh,
-            progress=progress,
-            transfer_from=source,
-            precision=precision,
-        )
-    say_narrow(outcomes, precision)
-    return outcomes, not worked
+    found: dict[str, Measured] = {}
+    with folder.claimed(out):
+        for name in dict.fromkeys(models):
+            protocol = protocol_of(name)
+            inputs = load_inputs(name, protocol, **loading)
+            check_attributes(attributes, inputs.dataset)
+            outcomes, _ = run_shown(inputs, protocol, computing)
+            say_warnings(outcomes)
+            options.one_of_a_name(inputs.model.name, found)
+            found[inputs.model.name] = measure(outcomes)
+    return found
 
 
 def say_warnings(outcomes: "Outcomes") -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairbench.cli.paper_keys import entry
 from fairbench.errors import FairbenchError
 from fairbench.registry import Registry
 
@@ -24,6 +25,7 @@ TABLES = Registry(
         "sooksatra2022-3": "fairbench.reports.sooksatra2022_luf:TABLE_3",
         "refrl2022": "fairbench.reports.refrl2022_table:TABLE",
     },
+    listing="fairbench table",
 )
 RANKED = ("sun2023-1", "sun2023-3")
 FOLDER = Path("leaderboard/papers")
@@ -82,7 +84,7 @@ def table(
     else:
         from fairbench.reports.table_formats import render
 
-        chosen: PaperTable = TABLES[name]
+        chosen: PaperTable = entry(TABLES, name)
         of = None if dataset == "all" else dataset
         print(render(chosen, chosen.lines(dataset=of), format.value))
 
@@ -99,7 +101,7 @@ def _short(title: str) -> str:
 
 
 def _ranks(name: str, dataset: str | None, format: Format) -> str:
-    chosen: PaperTable = TABLES[name]
+    chosen: PaperTable = entry(TABLES, name)
     if name not in RANKED:
         raise FairbenchError(f"table {name} ranks no methods: leave --ranks out, or ask for {' or '.join(RANKED)}.")
     from fairbench.reports.sun2023 import CIFAR10

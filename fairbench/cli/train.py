@@ -1,17 +1,16 @@
 """``fairbench train``, ``recipes``: make a model by a recipe."""
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from fairbench.cli import shared_options
+from fairbench.cli.asked_recipe import chosen_recipe, settings_of
 from fairbench.cli.options import classes
+from fairbench.cli.progress import training_bar
 from fairbench.errors import RecipeError
 from fairbench.registry import is_own_code
-
-if TYPE_CHECKING:
-    from fairbench.training.recipe import Recipe
 
 
 def train(
@@ -21,7 +20,7 @@ def train(
     variant: Annotated[str | None, typer.Option(help="A named variant of the method.")] = None,
     arch: Annotated[str | None, typer.Option(help="Architecture; the recipe's, if there is one.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Dataset by name, .npz or folder; or the recipe's.")] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
+    data_dir: shared_options.DataDir = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE of the method or the recipe (schedule.epochs=5).")
     ] = None,
@@ -50,8 +49,8 @@ def train(
         "architecture": arch,
     }
     settings |= {key: value for key, value in own.items() if value is not None}
-    if drop_classes is not None:
-        settings["drop_classes"] = list(classes(drop_classes))
+    if (dropped := classes(drop_classes)) is not None:
+        settings["drop_classes"] = list(dropped)
     chosen = chosen.changed(settings)
     if recipe is not None:
         chosen = chosen.relabelled(settings)
@@ -59,7 +58,7 @@ def train(
     from fairbench.training.hardware import Hardware
 
     hardware = Hardware(device, devices, nodes, compile_)
-    with progress_bar(f"{chosen.name} ({chosen.method})") as report:
+    with training_bar(f"{chosen.name} ({chosen.method})") as report:
         trained = run(
             chosen,
             out,
@@ -76,49 +75,6 @@ def train(
     folder = f"./{out}" if str(out) in card_names() else str(out)  # a bare name of the zoo is the zoo's
     named = f" --arch {chosen.architecture}" if is_own_code(chosen.architecture) else ""  # a card runs no code
     print(f"{folder} is a model now: fairbench evaluate --model {folder}{named}")
-
-
-def chosen_recipe(name: str | None, method: str | None, arch: str | None, dataset: str | None) -> "Recipe":
-    """Return a recipe by name, or one of its parts with the defaults.
-
-    Raises
-    ------
-    RecipeError
-        Both are given, or neither whole.
-    """
-    from fairbench.training.recipe import Recipe, load_recipe
-
-    if (name is None) == (method is None):
-        both = f"--recipe {name} has its method: leave --method {method} out. Or "
-        raise RecipeError(
-            f"{both if name else ''}give --recipe NAME, or --method NAME with --arch and --dataset "
-            "(`fairbench recipes` and `fairbench methods` list them)."
-        )
-    if name is not None:
-        return load_recipe(name)
-    if arch is None or dataset is None:
-        raise RecipeError("--method needs --arch and --dataset.")
-    name = "_".join(part.rpartition(":")[2].rpartition("/")[2] for part in (str(method), arch, dataset))
-    return Recipe(
-        name=re.sub(r"[^A-Za-z0-9_-]", "-", name).lstrip("."), method=str(method), architecture=arch, dataset=dataset
-    )
-
-
-def settings_of(pairs: list[str]) -> dict[str, Any]:
-    """Read KEY=VALUE pairs.
-
-    Raises
-    ------
-    RecipeError
-        One is none.
-    """
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise RecipeError(f"--set {pair}: give KEY=VALUE, such as beta=1.")
-        found[key] = value
-    return found
 
 
 def seconds(text: str | None) -> float | None:
@@ -140,54 +96,6 @@ def seconds(text: str | None) -> float | None:
     if not 0 < value < float("inf"):
         raise RecipeError(f"--time-budget {text}: give seconds, or such as 90s, 12m or 1.5h.")
     return value
-
-
-def progress_bar(title: str) -> Any:
-    """Show the training on stderr: how far, the loss, and after each epoch the errors on held-out images."""
-    from contextlib import contextmanager
-
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    @contextmanager
-    def shown() -> Any:
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        remaining = (TextColumn("left"), TimeRemainingColumn())
-        with Progress(*columns, *remaining, console=console, transient=True, disable=not console.is_interactive) as bar:
-            task = bar.add_task(title, total=1.0)
-
-            def report(row: dict[str, Any]) -> None:
-                if "warning" in row:
-                    bar.console.print(f"warning: {row['warning']}", style="yellow", markup=False)
-                elif "note" in row:
-                    bar.console.print(row["note"], markup=False)
-                elif "progress" in row:
-                    bar.update(task, completed=row["progress"], description=f"{title} loss {row['loss']:.3f}")
-                else:
-                    bar.console.print(_line(row), markup=False)
-
-            yield report
-
-    return shown()
-
-
-def _line(row: dict[str, Any]) -> str:
-    """Return an epoch in a line."""
-    text = f"epoch {row['epoch']:3d}  {row['seconds']:7.0f} s  lr {row['lr']:.5f}  loss {row['loss']:.4f}"
-    if row["avg_rob"] is None:
-        return text
-    return (
-        f"{text}  held-out std {row['avg_std']:.1f}, worst {row['worst_std']:.1f} ({row['worst_std_class']}); "
-        f"rob {row['avg_rob']:.1f}, worst {row['worst_rob']:.1f} ({row['worst_rob_class']})"
-    )
 
 
 recipes_app = typer.Typer(help="List the recipes, or show one.", rich_markup_mode=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairbench.cli import options
+from fairbench.cli import options, shared_options
 from fairbench.cli.progress import progress_bar
 from fairbench.errors import DownloadError, ModelError, ProtocolError
 
@@ -26,10 +26,10 @@ def verify(
     arch: Annotated[
         str | None, typer.Option(help="package.module:function, if the card names one: a card runs no code by itself.")
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the data; else $FAIRBENCH_DATA.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images attacked at once. Default: 128.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    data_dir: shared_options.DataDir = None,
+    batch_size: shared_options.BatchSize = None,
+    device: shared_options.Device = None,
+    as_json: shared_options.AsJson = False,
 ) -> None:
     """Load a submission's weights, attack some rows again and compare; exit code 1 unless all is consistent."""
     from fairbench.cli.rules import rules

@@ -1,5 +1,6 @@
 """Arrays as people store them, brought to (N, C, H, W) images and int64 labels."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +39,13 @@ def load_npz(path: Path, split: str = "test", *, name: str | None = None, classe
     except Exception as error:  # whatever zip, its decoders and NumPy's parser raise of a damaged or strange file
         raise DatasetError(f"{name}: not a readable .npz of plain arrays ({first_line(error)}).") from error
     labels = as_labels(name, labels)
-    if not classes:
-        classes = tuple(str(c) for c in range(int(labels.max(initial=-1)) + 1))
-    return Dataset(name, as_images(name, inputs), labels, classes, index, split)
+    if classes:
+        return Dataset(name, as_images(name, inputs), labels, classes, index, split)
+    classes = tuple(str(c) for c in range(int(labels.max(initial=-1)) + 1))
+    data = Dataset(name, as_images(name, inputs), labels, classes, index, split)
+    if (said := data.no_first_class) is None:
+        return data
+    return replace(data, notes=(f"{said}, else name the classes in an array 'classes'",))
 
 
 def _text(name: object) -> str:

@@ -105,6 +105,13 @@ class Dataset:
         return "images" if self.features is None else "rows"
 
     @property
+    def no_first_class(self) -> str | None:
+        """Say it where classes without names have no example of class 0: labels from 1 on would make one too many."""
+        if self.classes != tuple(map(str, range(self.num_classes))) or (self.labels == 0).any():
+            return None
+        return _numbered_from_one(self.labels)
+
+    @property
     def described_shape(self) -> str:
         """Say what a model has to take, for errors."""
         if self.features is not None:
@@ -276,4 +283,12 @@ def _check_labels(name: str, labels: np.ndarray, classes: tuple[str, ...]) -> No
         raise DatasetError(f"{name}: class names are not distinct: {', '.join(classes)}.")
     if len(labels) and not (labels.min() >= 0 and labels.max() < len(classes)):
         bad = int(labels.min() if labels.min() < 0 else labels.max())
-        raise DatasetError(f"{name}: label {bad} is outside 0..{len(classes) - 1} ({len(classes)} classes).")
+        why = f"; {_numbered_from_one(labels)}" if labels.min() > 0 else ""
+        raise DatasetError(f"{name}: label {bad} is outside 0..{len(classes) - 1} ({len(classes)} classes){why}.")
+
+
+def _numbered_from_one(labels: np.ndarray) -> str:
+    return (
+        f"labels start at 0, and these, up to {labels.max()}, have no example of class 0; if they are numbered from 1, "
+        "subtract 1"
+    )

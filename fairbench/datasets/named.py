@@ -55,7 +55,8 @@ class NamedDataset:
     """One dataset known by name.
 
     ``read`` takes (root, split, download) and returns the arrays in torchvision's layout under ``root``; that layout is
-    there when one of ``markers`` is (none: nothing needs to be there); ``put`` says what to put where by hand.
+    there when one of ``markers`` is (none: nothing needs to be there); ``put`` says what to put where by hand. Where
+    the training split lies in files of its own, ``train_markers`` and ``train_put`` are theirs.
     ``shape`` is that of an image, or of a feature vector; ``folder`` is the folder's name where it is another's.
     ``sha256`` is that of the published test split as a :class:`Dataset`, where this project has seen it.
     """
@@ -68,6 +69,16 @@ class NamedDataset:
     put: str
     folder: str | None = None
     sha256: str | None = None
+    train_markers: tuple[str, ...] = ()
+    train_put: str | None = None
+
+    def markers_of(self, split: str) -> tuple[str, ...]:
+        """Return what of a split is looked for."""
+        return self.train_markers if split == "train" and self.train_markers else self.markers
+
+    def files_of(self, split: str) -> str:
+        """Say which files a split is read from."""
+        return self.train_put if split == "train" and self.train_put else self.put
 
     @property
     def has_features(self) -> bool:
@@ -75,7 +86,7 @@ class NamedDataset:
         return len(self.shape) == 1
 
 
-def _torchvision(name: str) -> Callable[..., Any]:
+def _torchvision(name: str) -> Any:
     import torchvision
 
     return getattr(torchvision.datasets, name)
@@ -100,7 +111,10 @@ def _fashion_mnist(root: Path, split: str, download: bool) -> Arrays:
         files = [folder / f"{prefix}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
         if all(file.is_file() for file in files):
             return _idx(files[0]), _idx(files[1])
-    data = _torchvision("FashionMNIST")(root, train=split == "train", download=download)
+    of_both = _torchvision("FashionMNIST")
+    own = [resource for resource in of_both.resources if resource[0].startswith(prefix)]
+    of_split = type(of_both.__name__, (of_both,), {"resources": own})  # it would ask for, and fetch, both splits' files
+    data = of_split(root, train=split == "train", download=download)
     return data.data.numpy(), data.targets.numpy()
 
 
@@ -132,6 +146,16 @@ def _digits(_root: Path, split: str, _download: bool) -> Arrays:
     return (data.images[rows] / 16).astype(np.float32), data.target[rows]
 
 
+def _fashion_markers(prefix: str) -> tuple[str, ...]:
+    """Return the last file that a download fetches, packed or not: the folder is there when one failed."""
+    raw = f"FashionMNIST/raw/{prefix}-labels-idx1-ubyte"
+    return f"{prefix}-images-idx3-ubyte.gz", f"{raw}.gz", raw
+
+
+def _fashion_files(prefix: str) -> str:
+    return f"{prefix}-images-idx3-ubyte.gz and {prefix}-labels-idx1-ubyte.gz"
+
+
 _ADULT = "adult.data and adult.test of UCI"
 
 NAMED = {
@@ -158,20 +182,20 @@ NAMED = {
         26_032,
         _svhn,
         ("test_32x32.mat",),
-        "test_32x32.mat and train_32x32.mat",
+        "test_32x32.mat",
+        train_markers=("train_32x32.mat",),
+        train_put="train_32x32.mat",
     ),
     "fashion_mnist": NamedDataset(
         ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
         (1, 28, 28),
         10_000,
         _fashion_mnist,
-        (  # the last file that a download fetches, packed or not; the folder is there when one failed
-            "t10k-images-idx3-ubyte.gz",
-            "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz",
-            "FashionMNIST/raw/t10k-labels-idx1-ubyte",
-        ),
-        "the four files *-ubyte.gz",
+        _fashion_markers("t10k"),
+        _fashion_files("t10k"),
         sha256="04a5b922b5d65cca81be511d9dfb39ca21ea6507fbdd55076108ad7efc0ac4d9",
+        train_markers=_fashion_markers("train"),
+        train_put=_fashion_files("train"),
     ),
     "imagenette": NamedDataset(
         tuple(_IMAGENETTE.values()),
@@ -227,7 +251,7 @@ def _found_or_fetched(name: str, split: str, data_dir: str | Path | None, downlo
     if not NAMED[name].markers:
         return _from_layout(name, Path(), split, False)
     folders = data_folders(data_dir)
-    found = find_named(name, folders)
+    found = find_named(name, folders, split)
     if found is not None and found.suffix == ".npz":
         return load_npz(found, split, name=name, classes=NAMED[name].classes)
     target = folders[-1] / _folder(name)
@@ -242,20 +266,21 @@ def _found_or_fetched(name: str, split: str, data_dir: str | Path | None, downlo
     else:
         reason = "and downloading is off"
     looked = ", ".join(str(folder / _folder(name)) for folder in folders)
-    raise DatasetError(f"{name} was not found in {looked}, {reason}. Put {_files(name, split)}, in {target}.")
+    place = folders[0] / _folder(name)  # the one that was named, if one was
+    raise DatasetError(f"{name} was not found in {looked}, {reason}. Put {_files(name, split)}, in {place}.")
 
 
 def _files(name: str, split: str) -> str:
     npz = "" if NAMED[name].has_features else f", or {name}.npz with x_{split} and y_{split}"
-    return f"{NAMED[name].put}{npz}"
+    return f"{NAMED[name].files_of(split)}{npz}"
 
 
 def _folder(name: str) -> str:
     return NAMED[name].folder or name
 
 
-def find_named(name: str, folders: list[Path]) -> Path | None:
-    """Return the ``.npz`` file, or the folder with torchvision's layout, that holds a named dataset; None if none does.
+def find_named(name: str, folders: list[Path], split: str = "test") -> Path | None:
+    """Return the ``.npz`` file, or the folder with torchvision's layout, that holds a split; None if none does.
 
     Only looks at names: nothing is read.
     """
@@ -264,7 +289,7 @@ def find_named(name: str, folders: list[Path]) -> Path | None:
         if npz.is_file() and not NAMED[name].has_features:
             return npz
         for root in (folder / _folder(name), folder):
-            if any((root / marker).exists() for marker in NAMED[name].markers):
+            if any((root / marker).exists() for marker in NAMED[name].markers_of(split)):
                 return root
     return None
 
@@ -278,9 +303,9 @@ def _from_layout(name: str, root: Path, split: str, download: bool) -> Dataset:
     except DatasetError:
         raise
     except Exception as error:  # torchvision lets through whatever its transport or its decoders raised
-        needed = "" if split == "test" else f" Training needs {_files(name, split)}."
         raise DatasetError(
-            f"{name} in {root} cannot be read ({first_line(error)}); remove it and fetch it again.{needed}"
+            f"{name} in {root} cannot be read ({first_line(error)}); remove it and fetch it again: the {split} split "
+            f"needs {_files(name, split)}."
         ) from error
     if isinstance(read, Dataset):
         return read

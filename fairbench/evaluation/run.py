@@ -19,6 +19,7 @@ from fairbench.attacks.base import PIXELS, Attack, Space, Tick, label_confidence
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, ModelError, ProtocolError, first_line
 from fairbench.evaluation import diagnostics
+from fairbench.evaluation.class_count import asked_for_classes
 from fairbench.evaluation.device import exact
 from fairbench.evaluation.engines import Shard
 from fairbench.evaluation.protocol import Protocol
@@ -151,7 +152,11 @@ class Run:
         batch = self._batch(0)
         try:
             pixels = self.dataset.features is None
-            warnings = diagnostics.check_model(self.original, batch, self.dataset.num_classes, pixels=pixels)
+            warnings = asked_for_classes(
+                self.dataset,
+                lambda count: diagnostics.check_model(self.original, batch, count, pixels=pixels),
+                lambda count: logits_of(self.original, batch[0], batch[2], count),
+            )
             if self.source is not None:
                 diagnostics.refuse_in_place(self.attacked, batch[0])
                 logits_of(self.attacked, batch[0], batch[2], self.dataset.num_classes)

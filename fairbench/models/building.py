@@ -4,6 +4,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,8 +14,10 @@ from torch.nn.parameter import is_lazy
 from fairbench.errors import CheckpointError, ModelError
 from fairbench.models.architectures import ARCHITECTURES, Architecture
 from fairbench.models.checkpoints import strip_names
-from fairbench.registry import suggest
+from fairbench.registry import own_code_spelling, suggest
 
+_OFFERED = ("num_classes", "in_channels", "shape")
+"""What of the data a builder may ask for."""
 _SHOWN = 5
 """At most this many keys of each kind are named when a state_dict does not fit."""
 
@@ -141,7 +144,11 @@ def _build_external(
     home, _, name = arch.partition(":")
     builder = _torchvision_builder(name) if home == "torchvision" else users_attribute(arch, "--arch")
     try:
-        module = builder(**accepted(builder, num_classes, shape))
+        known = accepted(builder, num_classes, shape)
+        _check_arguments(arch, builder, known)
+        module = builder(**known)
+    except ModelError:
+        raise
     except (Exception, SystemExit) as error:
         raise ModelError(f"--arch {arch}: building it raised {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
@@ -177,27 +184,50 @@ def users_attribute(target: str, option: str) -> Callable[..., Any]:
     Raises
     ------
     ModelError
-        The import raises, or there is no such function or class; ``option`` is named.
+        It is a path, there is no such module, its import raises, or it has no such function or class; ``option`` is
+        named.
     """
     home, _, name = target.partition(":")
+    if ("/" in home or home.endswith(".py")) and (spelled := own_code_spelling(target, "NAME")):
+        raise ModelError(f"{option} {target}: a module is named with dots: write {spelled}.")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(home)
     except (Exception, SystemExit) as error:  # a script that calls exit() when imported
+        if isinstance(error, ModuleNotFoundError) and f"{home}.".startswith(f"{error.name}."):
+            raise ModelError(
+                f"{option} {target}: there is no module '{error.name}' in the current folder {Path.cwd()} or among the "
+                "installed packages; run from the folder that holds it, or install it."
+            ) from error
         raise ModelError(f"{option} {target}: importing '{home}' raised {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):
-        raise ModelError(f"{option} {target}: '{home}' has no function or class '{name}'.")
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        raise ModelError(f"{option} {target}: '{home}' has no function or class '{name}'.{suggest(name, own)}")
     return found
+
+
+def _check_arguments(arch: str, builder: Callable[..., Any], known: Mapping[str, Any]) -> None:
+    """Raise, with what to do, where a builder needs an argument that is not known."""
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_ONLY)
+    parameters = inspect.signature(builder).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind in plain and p.name not in known]
+    if unknown := [name for name in needed if name not in _OFFERED]:
+        raise ModelError(
+            f"--arch {arch}: it needs {', '.join(unknown)}, and only {', '.join(_OFFERED)} can be given to it; give "
+            f"{'it a default' if len(unknown) == 1 else 'them defaults'}."
+        )
+    if needed:
+        wanted = dict.fromkeys("num_classes=" if name == "num_classes" else "shape=" for name in needed)
+        raise ModelError(
+            f"--arch {arch}: it needs {', '.join(needed)} of the data: pass {' and '.join(wanted)} to load_model."
+        )
 
 
 def accepted(builder: Callable[..., Any], num_classes: int | None, shape: tuple[int, ...] | None) -> dict[str, Any]:
     """Return those of num_classes, in_channels and shape that are known and that the builder names."""
-    offered = {
-        "num_classes": num_classes,
-        "in_channels": shape[0] if shape and len(shape) == 3 else None,
-        "shape": shape,
-    }
+    in_channels = shape[0] if shape and len(shape) == 3 else None
+    offered = dict(zip(_OFFERED, (num_classes, in_channels, shape), strict=True))
     named = inspect.signature(builder).parameters
     return {key: value for key, value in offered.items() if value is not None and key in named}

@@ -107,8 +107,8 @@ def load_card(name: str) -> ModelCard:
     """
     if name not in card_names():
         raise ModelError(
-            f"unknown model '{name}': neither a file nor a model of the zoo.{suggest(name, card_names())} "
-            "`fairbench models` lists them."
+            f"unknown model '{name}': neither a file nor a model of the zoo."
+            f"{suggest(name, card_names(), 'fairbench models')}"
         )
     card = read_card(data_folder("model_zoo") / "cards" / f"{name}.yaml")
     if card.name != name:

@@ -11,6 +11,7 @@ import pathlib
 import pickle
 import re
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from fairbench.errors import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".tar", ".safetensors")
 _NESTED = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
+_TORCH_ZIP = ("data.pkl", "constants.pkl", "model.json")
+"""Of these one is in each zip file of PyTorch's, TorchScript's too."""
 _COUNTERS = ("n_averaged", "num_updates")
 """What running averages of weights count beside them."""
 _PAGES = (b"<!doctype", b"<html", b"<head", b"<?xml")
@@ -49,6 +52,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     CheckpointError
         The file is missing, empty, not a checkpoint, damaged, holds code, holds no state_dict, or has NaN weights.
     """
+    refuse_other_files(path)
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise CheckpointError(f"checkpoint {path} {kind}.")
@@ -76,6 +80,31 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise CheckpointError(f"checkpoint {path}: '{key}' holds NaN or infinite weights; the training diverged.")
     return state, notes
+
+
+def refuse_other_files(path: Path) -> None:
+    """Refuse a file that is whole but of another kind: arrays, or a zip file without what PyTorch puts in its own.
+
+    Raises
+    ------
+    CheckpointError
+        It is; data are told where they belong.
+    """
+    if path.suffix == ".npy":
+        raise CheckpointError(f"{path} is an array, not a checkpoint; data go to --dataset, as .npz.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+    except (OSError, ValueError, zipfile.BadZipFile):  # no zip file, or a damaged one: said when it is read
+        return
+    if path.suffix == ".npz" or (names and all(name.endswith(".npy") for name in names)):
+        raise CheckpointError(f"{path} holds arrays, not weights: it is data and goes to --dataset.")
+    if any(name.rpartition("/")[2] in _TORCH_ZIP for name in names):
+        return
+    weights = [name for name in names if name.endswith(SUFFIXES)]
+    mend = f"unpack it, and name {weights[0]}" if weights else "name the file of the weights"
+    held = ", ".join(names[:3]) or "nothing in it"
+    raise CheckpointError(f"{path} is a zip file with {held}, no checkpoint; {mend}.")
 
 
 def safetensors_bytes(state: Mapping[str, Tensor]) -> bytes:

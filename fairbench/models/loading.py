@@ -11,7 +11,7 @@ from fairbench.models.architectures import ARCHITECTURES
 from fairbench.models.base import Model, Normalize, PickOutput
 from fairbench.models.building import build, fitting
 from fairbench.models.cards import CARD_FILE, RUN_FILE, ModelCard, card_names, load_card, read_card
-from fairbench.models.checkpoints import SUFFIXES, read_checkpoint, read_state
+from fairbench.models.checkpoints import SUFFIXES, read_checkpoint, read_state, refuse_other_files
 from fairbench.models.weights import weights_path
 
 Floats = tuple[float, ...]
@@ -63,6 +63,7 @@ def load_model(
     >>> load_model("natural_resnet18").architecture
     'resnet18'
     """
+    _check_text(name, arch)
     if (mean is None) != (std is None):
         raise ModelError("--mean and --std go together: give both or neither.")
     text = str(name)
@@ -89,6 +90,19 @@ def load_model(
         model = _load_zoo(text, num_classes)
     of_features = shape is not None and len(shape) == 1
     return _wrapped(model, mean, std, output, input_size, of_features=of_features)
+
+
+def _check_text(name: object, arch: object) -> None:
+    """Refuse a network, or what builds one, where its name belongs."""
+    if not isinstance(name, str | Path):
+        given = type(name).__name__
+        raise ModelError(f"load_model takes a name or a path, not a {given}; a network of your own goes to evaluate.")
+    if arch is None or isinstance(arch, str):
+        return
+    home, own = getattr(arch, "__module__", None), getattr(arch, "__qualname__", None)
+    given = f"{own} itself" if own and home else f"a {type(arch).__name__}"
+    spelled = f"{home}:{own}" if own and home and home != "__main__" else "package.module:function"
+    raise ModelError(f"arch is text that says where the function or class is: arch='{spelled}', not {given}.")
 
 
 def refuse_normalised(name: str) -> None:
@@ -118,6 +132,7 @@ def own_dataset(name: str) -> str:
     if _is_path(name) and user_path(name).is_dir():
         raise ModelError(f"{name} is a folder, not a file, and no training run that has ended: it has no {CARD_FILE}.")
     if _is_path(name):
+        refuse_other_files(user_path(name))
         raise ModelError(f"{name}: a checkpoint does not say what it was trained on; pass --dataset.")
     return load_card(name).dataset
 

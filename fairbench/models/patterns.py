@@ -62,13 +62,11 @@ def _of_the_zoo(pattern: str) -> list[str]:
     datasets = sorted(set(there.values()))
     wanted = [card for card, its in there.items() if not slash or fnmatchcase(its, dataset)]
     if not wanted:
-        raise ModelError(
-            f"--models {pattern}: the zoo has no model for '{dataset}'.{suggest(dataset, datasets)} "
-            f"It has models for {', '.join(datasets)}."
-        )
+        raise ModelError(f"--models {pattern}: the zoo has no model for '{dataset}'.{suggest(dataset, datasets)}")
     found = [card for card in wanted if fnmatchcase(card, name)]
     if not found:
-        raise ModelError(f"--models {pattern}: no model of that name; there are {', '.join(wanted)}.")
+        near = suggest(name.rstrip("*"), wanted, "fairbench models")
+        raise ModelError(f"--models {pattern}: no model of that name.{near}")
     return found
 
 

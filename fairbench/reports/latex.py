@@ -72,7 +72,7 @@ def latex_table(
     between = "\n\\addlinespace\n" if any(len(rows) > 1 for rows in entries) else "\n"
     return "\n".join(
         [
-            rf"% needs \usepackage{{{','.join(packages)}}}; for a \textwidth of {PAGE_WIDTH} pt, of two columns",
+            rf"{needs(packages)}; for a \textwidth of {PAGE_WIDTH} pt, of two columns",
             rf"\begin{{{floating}}}",
             r"\centering",
             rf"\caption{{{latex(title)}}}",
@@ -90,6 +90,11 @@ def latex_table(
             rf"\end{{{floating}}}",
         ]
     )
+
+
+def needs(packages: Sequence[str]) -> str:
+    """Return the comment that says which packages a table needs."""
+    return rf"% needs \usepackage{{{','.join(packages)}}}"
 
 
 def latex(text: str) -> str:

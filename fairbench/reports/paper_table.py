@@ -116,6 +116,8 @@ class PaperTable:
         From the rows to what stands below them, beside footnotes and what is not measured.
     datasets
         Whose rows can be asked for; none where a table is of one dataset.
+    beyond
+        The title of rows of which the paper prints none; default: the table's.
     """
 
     key: str
@@ -129,11 +131,16 @@ class PaperTable:
     more_by_reading: bool = False
     notes: Callable[[Sequence[Line]], list[str]] = _no_notes
     datasets: tuple[str, ...] = ()
+    beyond: str = ""
 
     @property
     def title(self) -> str:
         """Return source and caption."""
         return f"{self.source}: {self.caption}"
+
+    def title_of(self, lines: Sequence[Line]) -> str:
+        """Return the title of some rows: it is not the paper's table if nothing in them is printed there."""
+        return self.title if any(line.printed for line in lines) else self.beyond or self.title
 
     def by_reading(self, lines: Sequence[Line]) -> "list[tuple[PaperTable, list[Line]]]":
         """Return a table for each reading, or this one alone if its further columns are not one for each."""
@@ -174,7 +181,7 @@ class PaperTable:
         """Return plain data; what is not printed or not measured is None."""
         return {
             "table": self.key,
-            "title": self.title,
+            "title": self.title_of(lines),
             "source": self.source,
             "rows": [self._plain(line) for line in lines],
             "notes": self.all_notes(lines),

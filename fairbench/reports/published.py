@@ -40,12 +40,13 @@ def error_table(
     file: str,
     labels: Sequence[str],
     models: Mapping[tuple[str, ...], str],
+    beyond: str = "",
 ) -> PaperTable:
     """Define a table of class errors.
 
     Parameters
     ----------
-    key, source, caption
+    key, source, caption, beyond
         As in :class:`~fairbench.reports.paper_table.PaperTable`.
     file
         The CSV in ``leaderboard/published``, with the columns of :data:`METRICS`.
@@ -67,6 +68,7 @@ def error_table(
         build,
         notes=_notes,
         datasets=datasets,
+        beyond=beyond,
     )
 
 

@@ -1,7 +1,7 @@
 """The one way a table of a paper is written: for a terminal, as Markdown, LaTeX, CSV, a page of HTML, or JSON.
 
 A table of one column has printed and measured values side by side; one of several has them below one another, a line
-for the paper, one for each reading, one for the difference (measured minus printed).
+for the paper where it prints some, one for each reading, one for the difference (measured minus printed).
 """
 
 import csv
@@ -61,9 +61,12 @@ def _names(line: Line) -> list[str]:
 
 def _stacked(table: PaperTable, line: Line) -> list[list[str]]:
     nothing, blank = [""] * len(table.more), [""] * len(table.labels)
-    rows = [[*_names(line), "paper", *(_printed(line, column) for column in table.columns), *nothing]]
+    rows = []
+    if line.printed:
+        rows.append([*_names(line), "paper", *(_printed(line, column) for column in table.columns), *nothing])
     for reading in table.readings:
-        rows.append([*blank, reading, *(_measured(line, reading, c) for c in table.columns), *(line.more or nothing)])
+        named = blank if rows else _names(line)
+        rows.append([*named, reading, *(_measured(line, reading, c) for c in table.columns), *(line.more or nothing)])
         differences = [_difference(line, reading, column) for column in table.columns]
         if any(differences):
             rows.append([*blank, "difference", *differences, *nothing])
@@ -114,7 +117,7 @@ def _tabulated(table: PaperTable, lines: Sequence[Line], tablefmt: str, escape: 
     rows = [[escape(cell) for cell in row] for entry in laid.entries for row in entry]
     header = stacked([escape(cell) for cell in laid.header], rows, tablefmt)
     body = tabulated(rows, header, tablefmt, laid.align)
-    return "\n\n".join([escape(table.title), body, *map(escape, table.all_notes(lines))])
+    return "\n\n".join([escape(table.title_of(lines)), body, *map(escape, table.all_notes(lines))])
 
 
 def _as_latex(table: PaperTable, lines: Sequence[Line]) -> str:
@@ -125,7 +128,7 @@ def _as_latex(table: PaperTable, lines: Sequence[Line]) -> str:
 def _one_as_latex(table: PaperTable, lines: Sequence[Line]) -> str:
     laid = grid(table, lines)
     return latex_table(
-        laid.header, laid.entries, laid.align, title=table.title, key=table.key, notes=table.all_notes(lines)
+        laid.header, laid.entries, laid.align, title=table.title_of(lines), key=table.key, notes=table.all_notes(lines)
     )
 
 
@@ -173,7 +176,7 @@ p { max-width: 60rem; }"""
 def _as_html(table: PaperTable, lines: Sequence[Line]) -> str:
     """Return a page that needs nothing but itself."""
     laid = grid(table, lines)
-    title = html.escape(table.title)
+    title = html.escape(table.title_of(lines))
     head = "".join(_html_cell("th", laid, i, text, ' scope="col"') for i, text in enumerate(laid.header))
     parts = [
         "<!doctype html>",

@@ -150,9 +150,9 @@ def as_text(summary: Summary, format: TextFormat) -> str:
     tablefmt = {"markdown": "github", "latex": "latex_booktabs"}[format]
     parts = []
     for attack in summary.attacks.values():
-        rows = class_rows(attack) + closing_rows(attack)
+        rows, closing = class_rows(attack), closing_rows(attack)
         headers = ["class", "n", *COLUMNS.values()]
-        table = tabulated(rows, headers, tablefmt)
+        table = tabulated(rows + closing, headers, tablefmt, closing=len(closing))
         lines = [headline(summary), attack_line(attack), unfairness_line(attack)]
         if format == "latex":
             parts.append("\n".join([*(f"% {line}" for line in lines), table]))
@@ -173,14 +173,14 @@ def _least_epsilon_table(found: LeastEpsilons, tablefmt: str) -> str:
     rows.append(["average", "", radius(found.average, found.average_interval), str(found.censored)])
     rows.append([f"CRU_eps{_limited(found)}", "", radius(found.cru_eps, found.cru_eps_interval), ""])
     headers = ["class", "n", "mean least epsilon", f"withstand {epsilon_text(found.largest)}"]
-    return tabulated(rows, headers, tablefmt)
+    return tabulated(rows, headers, tablefmt, closing=2)
 
 
 def _least_steps_table(found: LeastSteps, tablefmt: str) -> str:
     rows = [[row["class"], str(row["n"]), *step_cells(row)] for row in found.classes.to_dict("records")]
     rows.append(["average", "", count(found.average, found.average_interval), "", str(found.censored)])
     headers = ["class", "n", "mean least steps", "of the broken", f"withstand {found.limit:,}"]
-    return tabulated(rows, headers, tablefmt)
+    return tabulated(rows, headers, tablefmt, closing=1)
 
 
 def group_table(found: GroupErrors, format: str) -> str:
@@ -192,7 +192,7 @@ def group_table(found: GroupErrors, format: str) -> str:
     rows.append(["largest gap (points)", "", *(rate(found.gap[e], found.gap_intervals[e]) for e in COLUMNS)])
     tablefmt = {"markdown": "github", "latex": "latex_booktabs"}.get(format, "simple")
     headers = [found.attribute, "n", *COLUMNS.values()]
-    table = tabulated(rows, headers, tablefmt)
+    table = tabulated(rows, headers, tablefmt, closing=1)
     lines = [f"{found.attack} by {found.attribute}: error in percent [95 % interval], lower is better"]
     lines += left_out_lines(found.attribute, found.left_out)
     if format == "latex":

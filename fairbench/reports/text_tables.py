@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from textwrap import wrap
 
+from fairbench.reports.latex import needs
+
 _LINES = 3
 """A header has no more; beyond that it is the column that widens."""
 _PADDING = 2
@@ -11,9 +13,14 @@ _PADDING = 2
 
 
 def tabulated(
-    rows: Sequence[Sequence[str]], headers: Sequence[str], tablefmt: str, align: str | Sequence[str] | None = None
+    rows: Sequence[Sequence[str]],
+    headers: Sequence[str],
+    tablefmt: str,
+    align: str | Sequence[str] | None = None,
+    *,
+    closing: int = 0,
 ) -> str:
-    """Return a table of texts in one of tabulate's formats.
+    """Return a table of texts in one of tabulate's formats; LaTeX says which package it needs.
 
     Parameters
     ----------
@@ -21,13 +28,21 @@ def tabulated(
         Cells as they are to be read: in Markdown a bar in one is marked as no border.
     align
         "left" or "right", for all or for each column; default: the first left, the others right.
+    closing
+        How many of the last rows sum up the others: LaTeX has a rule above them.
     """
     from tabulate import tabulate
 
     if tablefmt == "github":
         rows, headers = [_no_borders(row) for row in rows], _no_borders(headers)
     align = [align] * len(headers) if isinstance(align, str) else align or ("left", *["right"] * (len(headers) - 1))
-    return tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=align if rows else None)
+    table = tabulate(rows, headers, tablefmt=tablefmt, disable_numparse=True, colalign=align if rows else None)
+    if tablefmt != "latex_booktabs":
+        return str(table)
+    lines = [needs(["booktabs"]), *table.splitlines()]
+    if 0 < closing < len(rows):
+        lines.insert(-2 - closing, r"\midrule")  # before the last rows, \bottomrule and \end
+    return "\n".join(lines)
 
 
 def markdown_table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> str:

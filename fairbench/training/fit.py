@@ -100,8 +100,12 @@ def fit(
         The network, initialised or trained (``start``).
     source
         The trained model beside it, for methods with ``trains_start`` False.
+    hardware
+        Devices, processes, compiled or not; default: one process on the GPU if there is one.
     time_budget
         Seconds; the schedule follows the clock and the training ends on it.
+    report
+        Hears what happens; see :data:`Report`.
     tensorboard
         Write the history to ``out/tensorboard`` too.
     stop_after
@@ -190,7 +194,7 @@ class _Fit:
         """Put the examples, and those held out, where the run computes, in the network's layout."""
         layout = probe(self.module, dataset, self.recipe.architecture)
         training, held = split_validation(dataset, self.recipe.validation_per_class)
-        self.classes, self.kind = dataset.classes, dataset.kind
+        self.classes, self.kind, self.no_first_class = dataset.classes, dataset.kind, dataset.no_first_class
         self.data_sha256 = dataset.sha256
         self.count = len(training)
         self.space = PIXELS if dataset.features is None else UNBOUNDED
@@ -260,6 +264,8 @@ class _Fit:
         slow = emulated(self.fabric.device) if self.recipe.precision == "bf16" else None
         if slow is not None and not self.clock.over(first_epoch):
             self.report({"warning": f"{slow} Pass --precision 32, or train on another machine."})
+        if first_epoch == 0 and self.no_first_class is not None:
+            self.report({"warning": f"{self.no_first_class}."})
         if first_epoch == 0:
             self._seed(-1)
             with self._methods_own("in begin"):

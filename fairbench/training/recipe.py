@@ -201,7 +201,7 @@ def load_recipe(name: str) -> Recipe:
     if is_path and not path.is_file():
         raise RecipeError(f"no recipe file {path}; `fairbench recipes` lists the shipped ones, named without .yaml.")
     if not path.is_file():
-        raise RecipeError(f"unknown recipe '{name}'.{suggest(name, recipe_names())}")
+        raise RecipeError(f"unknown recipe '{name}'.{suggest(name, recipe_names(), 'fairbench recipes')}")
     try:
         recipe = parse_recipe(parse_yaml(path.read_text(encoding="utf-8")), name)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,23 @@ def write_truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:5000])
 
 
+def write_zip(*names: str) -> Callable[[Path], None]:
+    def build(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, "content")
+
+    return build
+
+
 CHECKPOINTS: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "missing": (lambda path: None, [], "does not exist"),
     "empty": (write_bytes(b""), [], "is empty (0 bytes); fetch it again"),
     "web page": (write_bytes(b"<!DOCTYPE html><html>Virus scan warning</html>"), [], "is a web page, not weights"),
     "truncated": (write_truncated, [], "is cut short or damaged; fetch it again"),
+    "arrays": (write_zip("x.npy", "y.npy"), [], "holds arrays, not weights: it is data and goes to --dataset"),
+    "document": (write_zip("[Content_Types].xml"), [], "is a zip file with [Content_Types].xml, no checkpoint"),
+    "zipped": (write_zip("best.pth"), [], "no checkpoint; unpack it, and name best.pth"),
     "no checkpoint": (write_bytes(b"lr: 0.1\nepochs: 90\n"), [], "is not a PyTorch checkpoint"),
     "folder": (Path.mkdir, [], "is a folder, not a file"),
     "code": (write(lambda path: {"w": Touch(path.with_name("ran"))}), [], "which is code or a whole pickled model"),
@@ -247,6 +260,7 @@ DATASETS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no npz": (lambda folder: (folder / "a.csv").write_text("1") and folder / "a.csv", "a dataset is a .npz file"),
     "damaged": (lambda folder: (folder / "own.npz").write_text("<html>") and folder / "own.npz", "not a readable .npz"),
     "label too large": (own_npz(x=X, y=Y + 5, classes=TEN), "label 10 is outside 0..9 (10 classes)"),
+    "labels from 1": (own_npz(x=X, y=Y + 5, classes=TEN), "no example of class 0; if they are numbered from 1, subtr"),
     "label negative": (own_npz(x=X, y=Y - 1, classes=TEN), "label -1 is negative; labels are 0..K-1"),
     "label fractional": (own_npz(x=X, y=Y / 2, classes=TEN), "not one whole number an image"),
     "one class": (own_npz(x=X, y=Y * 0), "only 1 class; a classifier needs at least two"),
@@ -282,6 +296,10 @@ def test_no_network_says_which_file_to_put_where(
 def test_a_misspelt_model(command: list[str], typed: str, cli: Cli) -> None:
     assert_refused(cli(*command, typed), f"unknown model '{typed}'")
     assert "Did you mean 'natural_resnet18'?" in cli(*command, typed).err
+
+
+def test_data_in_the_place_of_a_model(cli: Cli, tmp_path: Path) -> None:
+    assert_refused(cli("evaluate", "--model", own_npz(x=X, y=Y)(tmp_path)), "it is data and goes to --dataset")
 
 
 def test_a_checkpoint_without_a_dataset(checkpoint: Path, cli: Cli) -> None:

@@ -113,7 +113,7 @@ def test_csv_is_a_line_per_class(cli: Cli, checkpoint: Path, uneven: Path) -> No
     ("format", "marks"),
     [
         ("markdown", ["| class ", "|-----", "| average "]),
-        ("latex", [r"\begin{tabular}", r"\toprule", r"\end{tabular}"]),
+        ("latex", [r"% needs \usepackage{booktabs}", r"\begin{tabular}", r"\toprule", "\\midrule\n average "]),
     ],
 )
 def test_other_formats_print_that_table(format: str, marks: list[str], cli: Cli, checkpoint: Path) -> None:

@@ -118,8 +118,11 @@ def test_show_takes_a_method_that_says_nothing_of_itself(own: str, cli: Cli) -> 
         ("tradse", "unknown method 'tradse'. Did you mean 'trades'?"),
         ("{own}:NoMethod", "it is not a subclass of fairbench.training.Method"),
         ("{own}:Halve", "has no function or class 'Halve'"),
+        ("zzz", "unknown method 'zzz'. `fairbench methods` lists them."),
         ("my_code.Half", "One's own is 'my_code:Half'."),
-        ("no_such_module:Half", "importing 'no_such_module' raised ModuleNotFoundError"),
+        ("my_code.halves", "One's own is 'my_code.halves:CLASS'."),
+        ("my/code.py:Half", "write my.code:Half."),
+        ("no_such_module:Half", "there is no module 'no_such_module' in the current folder"),
     ],
 )
 def test_what_is_no_method_is_one_line(name: str, message: str, own: str, cli: Cli) -> None:

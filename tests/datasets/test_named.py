@@ -131,8 +131,46 @@ def test_data_that_is_nowhere_says_which_file_to_put_where(name: str, cache: Pat
     message = str(caught.value)
     assert f"Put {NAMED[name].put}" in message
     folder = NAMED[name].folder or name
-    assert f"in {cache / 'data' / folder}" in message
-    assert str(tmp_path / folder) in message
+    assert f"in {tmp_path / folder}." in message
+    assert str(cache / "data" / folder) in message
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "files"),
+    [
+        ("fashion_mnist", "test", "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz"),
+        ("fashion_mnist", "train", "train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz"),
+        ("svhn", "test", "test_32x32.mat"),
+        ("svhn", "train", "train_32x32.mat"),
+    ],
+)
+def test_the_files_asked_for_are_those_of_the_split(
+    name: str, split: str, files: str, cache: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DatasetError, match=f"Put {files}, or {name}.npz with x_{split} and y_{split}, in {tmp_path}"):
+        load_dataset(name, split, data_dir=tmp_path, download=False)
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_one_split_of_fashion_mnist_is_fetched_without_the_other(
+    split: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torchvision.datasets import mnist
+
+    fetched = []
+
+    def fetch(_url: str, download_root: str, filename: str, **_more: object) -> None:
+        fetched.append(filename)
+        count = (b"\0\0\x08\x03", 20, 28, 28) if "images" in filename else (b"\0\0\x08\x01", 20)
+        sizes = np.array(count[1:], dtype=">i4")
+        pixels = (np.arange(sizes.prod()) % 10).astype(np.uint8)
+        (Path(download_root) / filename.removesuffix(".gz")).write_bytes(count[0] + sizes.tobytes() + pixels.tobytes())
+
+    monkeypatch.setattr(mnist, "download_and_extract_archive", fetch)
+    assert len(load_dataset("fashion_mnist", split)) == 20
+    prefix = {"test": "t10k", "train": "train"}[split]
+    assert fetched == [f"{prefix}-images-idx3-ubyte.gz", f"{prefix}-labels-idx1-ubyte.gz"]
+    assert len(load_dataset("fashion_mnist", split, download=False)) == 20
 
 
 @pytest.mark.parametrize("name", DOWNLOADED)

@@ -96,6 +96,19 @@ def test_without_names_classes_are_numbers_up_to_the_largest_label(tmp_path: Pat
     assert data.classes == ("0", "1", "2", "3", "4")
 
 
+def test_labels_without_a_0_are_said_to_start_there_unless_their_classes_are_named(tmp_path: Path) -> None:
+    path, named = tmp_path / "own.npz", tmp_path / "named.npz"
+    data = load_dataset(save(path, x=images(1), y=LABELS + 1))
+    assert data.num_classes == 4
+    assert data.notes == (
+        "labels start at 0, and these, up to 3, have no example of class 0; if they are numbered from 1, subtract 1, "
+        "else name the classes in an array 'classes'",
+    )
+    classes = np.array(["a", "b", "c", "d"])
+    assert load_dataset(save(named, x=images(1), y=LABELS + 1, classes=classes)).notes == ()
+    assert load_dataset(save(path, x=images(1), y=LABELS)).notes == ()
+
+
 def test_a_quick_selection_of_many_classes_is_about_a_thousand_images(tmp_path: Path) -> None:
     labels = np.repeat(np.arange(50), 30)
     inputs = np.zeros((len(labels), 2, 2), dtype=np.uint8)

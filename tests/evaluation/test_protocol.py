@@ -68,6 +68,8 @@ def test_the_step_shrinks_with_a_small_epsilon():
         ({"attacks": ()}, "no attack"),
         ({"attacks": ("pdg20",)}, "Did you mean 'pgd20'"),
         ({"attacks": ("autoatack",)}, "Did you mean 'autoattack'"),
+        *(({"attacks": (typed,)}, "Did you mean 'pgd20'") for typed in ("pgd-20", "PGD20", "pgd_20", "Pgd-20")),
+        *(({"attacks": (typed,)}, "Did you mean 'autoattack'") for typed in ("aa", "AutoAttack", "apgd", "apgd-t")),
         ({"attacks": ("pgd20", "pgd20")}, "stands twice"),
         ({"epsillon": 0.1}, "Did you mean 'epsilon'"),
         ({"attacks": ("least-epsilon",), "restarts": 7}, "--restarts is for pgdN, and the attacks are least-epsilon"),

@@ -216,6 +216,7 @@ def test_show(cli, board):
     assert json.loads(cli("leaderboard", "show", "--board", board, "--json").out)[0]["ranked"][0]["ranks"] == [1, 2]
     assert "| rank" in cli("leaderboard", "show", "--board", board, "--markdown").out
     assert cli("leaderboard", "show", "--board", board, "--dataset", "nothing").code == 2
+    assert "Did you mean 'toy'?" in cli("leaderboard", "show", "--board", board, "--dataset", "to").err
     assert "Did you mean 'cau'" in cli("leaderboard", "show", "--board", board, "--sort", "cua").err
 
 

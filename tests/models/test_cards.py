@@ -73,15 +73,24 @@ def test_a_faulty_card_is_refused_by_its_first_fault(content: Any, message: str,
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("typed", ["natural_resnet", "natural-resnet18", "naturalresnet18"])
+@pytest.mark.parametrize("typed", ["natural_resnet", "natural-resnet18", "naturalresnet18", "Natural_ResNet18"])
 def test_a_misspelt_model_gets_the_nearest(typed: str) -> None:
     with pytest.raises(ModelError, match=f"unknown model '{typed}'.*Did you mean 'natural_resnet18'"):
         load_model(typed)
 
 
-def test_a_name_like_nothing_gets_the_list() -> None:
-    with pytest.raises(ModelError, match=r"Known: .*natural_resnet18"):
-        load_card("zzz")
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("bat_lenet5", "Did you mean 'bat_lenet5_fashion_mnist'?"),  # not bat_resnet18, which is nearer by letters
+        ("bat", "Did you mean 'bat_lenet5_fashion_mnist' or 'bat_resnet18'? `fairbench models` lists them."),
+        ("zzz", "a model of the zoo. `fairbench models` lists them."),
+    ],
+)
+def test_a_beginning_goes_before_what_is_alike_and_a_name_like_nothing_gets_the_command_that_lists(typed, said) -> None:
+    with pytest.raises(ModelError) as caught:
+        load_card(typed)
+    assert str(caught.value).endswith(said)
 
 
 def with_weights(**weights: str) -> Any:

@@ -68,6 +68,10 @@ def no_module():
     return "a string"
 
 
+def deep(depth):
+    return plain()
+
+
 def broken():
     raise ValueError("no such depth")
 
@@ -223,15 +227,21 @@ def test_ones_own_function_may_demand_a_size() -> None:
 @pytest.mark.parametrize(
     ("arch", "message"),
     [
-        ("users_nets:bild", "has no function or class 'bild'"),
+        ("users_nets:bild", r"has no function or class 'bild'\. Did you mean 'build'\?"),
         ("users_nets:number", "has no function or class 'number'"),
         ("users_nets:no_module", r"returned a str, not a torch\.nn\.Module"),
         ("users_nets:broken", "building it raised ValueError: no such depth"),
-        ("users_nets:build", "building it raised TypeError"),
+        (
+            "users_nets:build",
+            "it needs num_classes, in_channels, shape of the data: pass num_classes= and shape= to",
+        ),
+        ("users_nets:deep", "it needs depth, and only num_classes, in_channels, shape can be given to it; give"),
         ("users_nets:leaves", "building it raised SystemExit: 7"),
         ("users_nets:script", "returned a TorchScript module"),
         ("users_nets:meta", "weights on the meta device"),
-        ("nowhere_nets:build", "importing 'nowhere_nets' raised ModuleNotFoundError"),
+        ("nowhere_nets:build", "there is no module 'nowhere_nets' in the current folder /"),
+        ("users_nets.py:build", "a module is named with dots: write users_nets:build"),
+        ("./users_nets.py:build", "a module is named with dots: write users_nets:build"),
         ("broken_nets:build", "importing 'broken_nets' raised ModuleNotFoundError: .*a_package_nobody_has"),
         (":build", "arch"),
         ("users_nets:", "arch"),
@@ -241,6 +251,35 @@ def test_what_is_wrong_with_ones_own_function_is_said(arch: str, message: str) -
     with pytest.raises(ModelError, match=message) as caught:
         load_model(save_linear(), arch=arch)
     assert arch in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("users_nets", "users_nets:FUNCTION"),
+        ("users_nets.py", "users_nets:FUNCTION"),
+        ("users_nets.build", "users_nets:build"),
+        ("elsewhere.nets", "elsewhere.nets:FUNCTION"),
+        ("elsewhere.nets.Net", "elsewhere.nets:Net"),
+        ("elsewhere/nets.py", "elsewhere.nets:FUNCTION"),
+    ],
+)
+def test_ones_own_code_without_its_colon_is_spelled(typed: str, meant: str) -> None:
+    with pytest.raises(ModelError, match=f"One's own is '{meant}'"):
+        load_model(save_linear(), arch=typed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "net.pt", "arch": nn.Linear}, r"arch='torch\.nn\.modules\.linear:Linear', not Linear itself"),
+        ({"name": "net.pt", "arch": nn.Linear(2, 2)}, r"arch='package\.module:function', not a Linear"),
+        ({"name": nn.Linear(2, 2)}, "not a Linear; a network of your own goes to evaluate"),
+    ],
+)
+def test_code_where_its_name_belongs_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        load_model(**arguments)
 
 
 def test_torchvision_architectures_fit_the_class_count() -> None:

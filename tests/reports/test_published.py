@@ -13,7 +13,7 @@ from fairbench.reports import claims, published, sun2023
 from fairbench.reports.published import METRICS
 from fairbench.reports.sun2023 import BAT, PAPER, PGD_AT, ROWS, TABLE_1, TABLE_2, TABLE_3, TABLE_4, TRADES6
 from fairbench.reports.sun2023_ranks import ranked
-from fairbench.reports.table_formats import FORMATS, render
+from fairbench.reports.table_formats import FORMATS, grid, render
 
 CLASSES = ("airplane", "automobile", "bird", "cat")
 ERRORS = {
@@ -222,6 +222,41 @@ def test_the_command_lists_the_tables_and_suggests_one(cli):
     assert cli("table", "--list").out == cli("table").out
     assert keys == sorted(keys)
     assert "Did you mean 'sun2023-1'" in cli("table", "sun2023_1").err
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "html", "json"])
+@pytest.mark.parametrize("table", ["sun2023-1", "sun2023-3"])
+def test_rows_that_the_paper_has_not_are_not_called_its_table(table, form, cli):
+    title = "Measured here, on Fashion-MNIST, which the paper has not: methods of sun2023"
+    assert title in cli("table", table, "--dataset", "fashion_mnist", "--format", form).out
+    assert title not in cli("table", table, "--format", form).out
+
+
+@pytest.mark.parametrize("table", [TABLE_1, TABLE_3])
+def test_rows_that_the_paper_has_not_have_no_line_of_the_papers(table):
+    entries = grid(table, table.lines(dataset="fashion_mnist")).entries
+    assert {tuple(row[2] for row in entry) for entry in entries} == {("here",)}
+    assert all(entry[0][0] == "Fashion-MNIST" and entry[0][1] for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            ("table", "sun2023"),
+            "Did you mean 'sun2023-1', 'sun2023-2', 'sun2023-3' or 'sun2023-4'? `fairbench",
+        ),
+        (("table", "sun2023-9"), "'sun2023-3' or 'sun2023-4'? `fairbench table` lists them."),
+        (("table", "refrl2022-1"), "refrl2022-1 is a figure, not a table: fairbench figure refrl2022-1."),
+        (("figure", "sun2023-1"), "sun2023-1 is a table, not a figure: fairbench table sun2023-1."),
+        (("figure", "sun2023"), "Did you mean 'sun2023-2' or 'sun2023-4'? `fairbench figure` lists them."),
+        (("paper", "sun2023-1"), "sun2023-1 is a table, not a paper: fairbench table sun2023-1."),
+    ],
+)
+def test_a_key_of_another_kind_or_a_beginning_is_told_what_there_is(command, said, cli):
+    ran = cli(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
 
 
 def test_every_number_the_papers_print_is_carried_unaltered(shared):

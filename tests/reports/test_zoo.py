@@ -92,6 +92,8 @@ def test_models_are_drawn_side_by_side(tmp_path, cli):
         (["--figure", "a.png"], "go together"),
         (["--model", "bat_lenet5_fashion_mnist"], "go together"),
         (["--figure", "a.png", "--model", "bat_lenet_fashion_mnist"], "Did you mean 'bat_lenet5_fashion_mnist"),
+        (["--figure", "a.png", "--model", "rep_fm"], "No model 'rep_fm' has one. `fairbench models` lists them."),
+        (["--dataset", "fashion"], "Did you mean 'fashion_mnist'?"),
     ],
 )
 def test_a_figure_that_cannot_be_drawn_is_one_clear_line(options, message, cli, tmp_path, monkeypatch):

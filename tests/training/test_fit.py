@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -99,6 +100,19 @@ def test_a_machine_that_emulates_bf16_is_warned_of_before_the_first_epoch(tmp_pa
     assert kinds[:3] == ["note", "warning", "epoch"]
     assert kinds.count("warning") == 1
     assert "--precision 32" in said[1]["warning"]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_labels_that_may_be_numbered_from_1_are_said_before_the_first_epoch(first, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "own.npz", x_train=images, y_train=np.arange(60) % 3 + first)
+    said = []
+    chosen = recipe("standard", dataset=str(tmp_path / "own.npz"), validation_per_class=2, batch_size=10)
+    train(chosen, tmp_path / "run", report=said.append)
+    warned = [row["warning"] for row in said if "labels start at 0" in row.get("warning", "")]
+    assert len(warned) == first
+    assert "warning" not in said[0]
+    assert ("warning" in said[1]) == bool(first)
 
 
 def test_the_best_epoch_and_the_last_are_both_kept(tmp_path):

@@ -25,7 +25,7 @@ from fairbench.training.recipe import load_recipe
         ({"select": "worst_rob", "validation_per_class": 0}, "select worst_rob needs held-out"),
         ({"method": "static_augmentation"}, "name one with --from"),
         ({"architecture": "small_cn"}, "Did you mean 'small_cnn'"),
-        ({"architecture": "no_such_package:net"}, "importing 'no_such_package' raised"),
+        ({"architecture": "no_such_package:net"}, "there is no module 'no_such_package'"),
     ],
 )
 def test_a_recipe_that_cannot_be_carried_out_is_one_clear_line(changes, message, start, tmp_path):

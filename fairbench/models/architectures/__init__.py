@@ -40,6 +40,6 @@ ARCHITECTURES = Registry(
         "wrn_28_10": f"{_HOME}.wide_resnet:WRN_28_10",
         "mlp": f"{_HOME}.mlp:MLP_ARCHITECTURE",
     },
-    accepts_own_code=True,
+    own_code="FUNCTION",
 )
 """Architecture name to :class:`Architecture`."""

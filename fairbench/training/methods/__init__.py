@@ -23,6 +23,7 @@ METHODS = Registry(
         "dafa": f"{_HOME}.dafa:DAFA",
         "wat": f"{_HOME}.wat:WAT",
     },
-    accepts_own_code=True,
+    listing="fairbench methods",
+    own_code="CLASS",
 )
 """Method name to its :class:`~fairbench.training.method.Method` subclass, loaded when it is asked for."""
