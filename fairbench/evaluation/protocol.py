@@ -129,6 +129,8 @@ class Protocol:
         >>> Protocol.named("standard", epsilon=4 / 255).modified
         {'epsilon': 0.01568627450980392}
         """
+        if steps is not None and steps < 1:
+            raise ProtocolError(f"steps {steps}: PGD takes 1 to {_MAX_STEPS:,} steps.")
         if name not in NAMED:
             raise ProtocolError(f"unknown protocol '{name}'.{suggest(name, list(NAMED))}")
         known = {f.name for f in fields(cls)} - {"name", "examples", "inputs"}

@@ -89,7 +89,8 @@ def _candidates(text: str) -> list[Outcomes]:
     own = [name for name in names if name.startswith(f"{text}.")]
     if not own:
         models = sorted({name.partition(".")[0] for name in names})
-        raise OutcomesError(f"no kept result, run folder or table '{text}'.{suggest(text, models)}")
+        near = suggest(text, models, "fairbench models")
+        raise OutcomesError(f"no kept result, run folder or table '{text}'.{near}")
     return [read_result(name) for name in sorted(own, key=_preference)]
 
 
