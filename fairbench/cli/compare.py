@@ -26,6 +26,7 @@ def compare(
     as_json: shared_options.AsJson = False,
 ) -> None:
     """Compare two models class by class: differences with intervals, exact tests, and a figure."""
+    from fairbench.datasets.named import NAMED
     from fairbench.files import make_folder, user_path
     from fairbench.leaderboard.zoo_card import trained_note
     from fairbench.metrics.comparison import compare as measure
@@ -33,7 +34,7 @@ def compare(
 
     first, second, chosen = comparison.find_both(a, b, attack)
     names = _names(a, b)
-    found = measure(first, second, chosen)
+    found = measure(first, second, chosen, resized=NAMED)
     if out is not None:
         make_folder(user_path(out))  # what cannot be written is told before a page of numbers
     kept = [held for name, held in ((a, first), (b, second)) if not user_path(name).exists()]  # one's own have no card

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ from fairbench.cli import options, shared_options
 from fairbench.cli.evaluate_options import Precision
 from fairbench.cli.running import Computing, run_shown
 from fairbench.errors import OutcomesError
+from fairbench.registry import is_own_code
 
 if TYPE_CHECKING:
     from fairbench.leaderboard.card import SubmissionCard
@@ -96,6 +98,10 @@ def submit(
     refuse_another_entry(out, said["name"])
     with folder.claimed(out):
         _evaluate_and_pack(model, said, weights_url, loading, Computing(batch_size, device, precision.value), out)
+    if arch is not None and is_own_code(arch) and code_url is None:
+        print(
+            "note: nobody else can load these weights without your code: --code-url says where it is", file=sys.stderr
+        )
     given = "" if data_dir is None else f" --data-dir {shlex.quote(data_dir)}"
     print(f"{out} is packed: fairbench leaderboard check {shlex.quote(str(out))}{given}")
 

@@ -37,7 +37,7 @@ class Inputs(NamedTuple):
 
 def load_inputs(
     model: str | Path,
-    protocol: Protocol,
+    protocol: Protocol | str,
     *,
     dataset: str | Path | None = None,
     data_dir: str | Path | None = None,
@@ -57,7 +57,7 @@ def load_inputs(
     model
         As ``name`` of :func:`~fairbench.models.load_model`.
     protocol
-        Says which split is loaded, and whether images or features are attacked.
+        Says which split is loaded, and whether images or features are attacked; the name of one will do.
     dataset
         As ``name`` of :func:`~fairbench.datasets.load_dataset`. Default: the model's own.
     data_dir
@@ -86,6 +86,14 @@ def load_inputs(
     >>> inputs.model.architecture, inputs.dataset.name, len(inputs.dataset)
     ('lenet5', 'fashion_mnist', 1000)
     """
+    for given in (model, *([] if dataset is None else [dataset])):
+        if not isinstance(given, str | Path):
+            raise ModelError(
+                f"load_inputs loads by names and paths, and was given a {type(given).__name__}; what is loaded already "
+                "goes to evaluate."
+            )
+    if isinstance(protocol, str):
+        protocol = Protocol.named(protocol)
     if mean is not None or std is not None:
         refuse_normalised(str(model))  # before data are looked for, or downloaded
     named = own_dataset(str(model)) if dataset is None else str(dataset)

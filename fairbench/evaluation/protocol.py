@@ -42,7 +42,7 @@ class Protocol:
         "sample": the first 100 test images of each class (fewer from 11 classes on). "test": the whole test split.
     attacks
         "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan" and "least-steps", in
-        order; a text names several with commas.
+        order; a text names several with commas, here and in ``protect``.
     epsilon
         L-inf radius in [0, 1] pixel units, or in the unit of the features.
     max_epsilon, resolution
@@ -85,8 +85,10 @@ class Protocol:
     in_range: bool = False
 
     def __post_init__(self) -> None:
-        attacks = self.attacks.split(",") if isinstance(self.attacks, str) else self.attacks
-        object.__setattr__(self, "attacks", tuple(attack.strip() for attack in attacks))
+        for names in ("attacks", "protect"):
+            value = getattr(self, names)
+            listed = value.split(",") if isinstance(value, str) else value or ()
+            object.__setattr__(self, names, tuple(name.strip() for name in listed if name.strip()))
         for radius in ("epsilon", "max_epsilon", "resolution", *(["step"] if self.step is not None else [])):
             if isinstance(value := getattr(self, radius), str):
                 object.__setattr__(self, radius, parse_fraction(value, radius))
@@ -129,10 +131,11 @@ class Protocol:
         >>> Protocol.named("standard", epsilon=4 / 255).modified
         {'epsilon': 0.01568627450980392}
         """
+        steps = None if steps is None else int(steps)
         if steps is not None and steps < 1:
             raise ProtocolError(f"steps {steps}: PGD takes 1 to {_MAX_STEPS:,} steps.")
         if name not in NAMED:
-            raise ProtocolError(f"unknown protocol '{name}'.{suggest(name, list(NAMED))}")
+            raise ProtocolError(f"unknown protocol '{name}'.{suggest(str(name), list(NAMED))}")
         known = {f.name for f in fields(cls)} - {"name", "examples", "inputs"}
         for field in changes:
             if field not in known:

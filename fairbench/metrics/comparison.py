@@ -3,6 +3,7 @@
 Differences are the second minus the first, in percentage points (CAU: a fraction); below 0 the second errs less.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,15 +83,23 @@ class Comparison:
         }
 
 
-def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
+def compare(a: Outcomes, b: Outcomes, attack: str, *, resized: Collection[str] = ()) -> Comparison:
     """Compare two outcome tables of the same examples.
+
+    Parameters
+    ----------
+    attack
+        A column that both have.
+    resized
+        Names of datasets whose images were resized to what each model takes (``fashion_mnist`` at 28x28 and at 32x32):
+        index and label tell their examples. Of others, images of another size are other images.
 
     Raises
     ------
     OutcomesError
         They are not of the same examples, one lacks the attack, or its parameters or the model it was made for differ.
     """
-    cells, cru_eps = paired_cells(a, b, attack), cru_eps_difference(a, b, attack)
+    cells, cru_eps = paired_cells(a, b, attack, resized), cru_eps_difference(a, b, attack, resized)
     if not same_attack(a, b, attack):
         raise OutcomesError(f"{attack} has other parameters, or was made for another model, in one of the two tables.")
     return Comparison(
@@ -104,7 +113,7 @@ def compare(a: Outcomes, b: Outcomes, attack: str) -> Comparison:
         cru_eps=cru_eps,
         precisions=(a.precision, b.precision),
         epsilon=a.manifest.get("attacks", {}).get(attack, {}).get("epsilon"),
-        shapes=_shapes(a, b) if differ_in_size(a, b) else None,
+        shapes=_shapes(a, b) if differ_in_size(a, b, resized) else None,
     )
 
 

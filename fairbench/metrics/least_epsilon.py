@@ -5,6 +5,7 @@ counts as that, so a mean with censored examples is a lower bound of the mean le
 beside it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,15 +85,17 @@ def least_epsilons(outcomes: Outcomes, attack: str) -> LeastEpsilons | None:
     )
 
 
-def cru_eps_difference(a: Outcomes, b: Outcomes, attack: str) -> Estimate | None:
+def cru_eps_difference(a: Outcomes, b: Outcomes, attack: str, resized: Collection[str] = ()) -> Estimate | None:
     """Return CRU_eps of the second minus that of the first, by the same examples resampled; None for another attack.
+
+    ``resized`` is as in :func:`~fairbench.metrics.paired.check_same_examples`.
 
     Raises
     ------
     OutcomesError
         They are not of the same examples, or searched up to other radii.
     """
-    check_same_examples(a, b, attack)
+    check_same_examples(a, b, attack, resized)
     if f"{attack}_epsilon" not in a.frame:
         return None
     if len({outcomes.manifest["attacks"][attack]["epsilon"] for outcomes in (a, b)}) > 1:

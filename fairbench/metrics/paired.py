@@ -4,7 +4,7 @@ The same images are hard for both models, so the difference between the two is k
 intervals say (docs/definitions.md, "Intervals").
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,10 +29,11 @@ class Estimate:
     interval: Interval
 
 
-def paired_cells(a: Outcomes, b: Outcomes, attack: str) -> np.ndarray:
+def paired_cells(a: Outcomes, b: Outcomes, attack: str, resized: Collection[str] = ()) -> np.ndarray:
     """Count, per class, the sixteen ways an example can go with two models.
 
-    Examples without a prediction under the attack, of either model, are left out.
+    Examples without a prediction under the attack, of either model, are left out; ``resized`` is as in
+    :func:`check_same_examples`.
 
     Returns
     -------
@@ -44,7 +45,7 @@ def paired_cells(a: Outcomes, b: Outcomes, attack: str) -> np.ndarray:
     OutcomesError
         The two tables are not of the same examples, one lacks the attack, or no example was measured with both.
     """
-    check_same_examples(a, b, attack)
+    check_same_examples(a, b, attack, resized)
     column = f"{attack}_pred"
     measured = (a.frame[column].notna() & b.frame[column].notna()).to_numpy()
     if not measured.any():
@@ -154,8 +155,14 @@ def mcnemar(cells: np.ndarray, rate: str) -> float:
     return float(binomtest(only_first, only_first + only_second, 0.5).pvalue)
 
 
-def check_same_examples(a: Outcomes, b: Outcomes, attack: str) -> None:
+def check_same_examples(a: Outcomes, b: Outcomes, attack: str, resized: Collection[str] = ()) -> None:
     """Check that two outcome tables are of the same examples under the same attack.
+
+    Parameters
+    ----------
+    resized
+        Names of datasets whose images were resized to what each model takes: one test split, whose hash differs by
+        size. Of others, images of another size are other images.
 
     Raises
     ------
@@ -167,18 +174,16 @@ def check_same_examples(a: Outcomes, b: Outcomes, attack: str) -> None:
             raise OutcomesError(f"the outcomes of {_name(outcomes)} have no {attack}.")
     images = {outcomes.manifest["dataset"].get("sha256") for outcomes in (a, b)} - {None}
     same = a.classes == b.classes and all(a.frame[c].equals(b.frame[c]) for c in ("index", "label"))
-    if not same or (len(images) > 1 and not differ_in_size(a, b)):
+    if not same or (len(images) > 1 and not differ_in_size(a, b, resized)):
         raise OutcomesError(f"{_name(a)} and {_name(b)} were not evaluated on the same examples; nothing to compare.")
 
 
-def differ_in_size(a: Outcomes, b: Outcomes) -> bool:
-    """Whether two tables are of one dataset, its images resized to what each model takes.
-
-    Their hashes say nothing then; that index and label agree on every row is for the caller to see.
-    """
+def differ_in_size(a: Outcomes, b: Outcomes, resized: Collection[str]) -> bool:
+    """Whether two tables are of one dataset of those ``resized``, its images (C, H, W) at two sizes."""
     first, second = (outcomes.manifest["dataset"] for outcomes in (a, b))
-    named = first.get("name") is not None and first.get("name") == second.get("name")
-    return named and None not in (first.get("shape"), second.get("shape")) and first["shape"] != second["shape"]
+    shapes = [list(held.get("shape") or ()) for held in (first, second)]
+    one = first.get("name") in resized and first.get("name") == second.get("name")
+    return one and shapes[0] != shapes[1] and [len(s) for s in shapes] == [3, 3] and shapes[0][0] == shapes[1][0]
 
 
 def _name(outcomes: Outcomes) -> str:

@@ -38,13 +38,15 @@ def weights_path(card: ModelCard, folder: Path | None = None) -> Path:
     for path in (place / str(weights.file) for place in _places()):
         if path.is_file():
             return _checked(card, path)
+    here = Path("model_zoo") / "weights" / str(weights.file)  # nobody named it: what is not the card's is passed over
+    if here.is_file() and sha256_file(here) == weights.sha256:
+        return here
     return _checked(card, _downloaded(card))
 
 
 def _places() -> list[Path]:
     own = os.environ.get("FAIRBENCH_ZOO")
-    here = Path("model_zoo") / "weights"  # of a clone; what lies there has to have the card's SHA-256, like all others
-    return [data_folder("model_zoo") / "weights", *([user_path(own)] if own else []), here, cache_folder("zoo")]
+    return [data_folder("model_zoo") / "weights", *([user_path(own)] if own else []), cache_folder("zoo")]
 
 
 def _in_package(card: ModelCard) -> Path:

@@ -9,7 +9,7 @@ from fairbench.metrics.paired import Estimate
 
 def number(value: float, decimals: int, sign: str = "") -> str:
     """Return a number that is known, never as "-0.00"; ``sign`` is "+" where positive ones show theirs."""
-    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
+    return f"{round(float(value), decimals) + 0.0:{sign}.{decimals}f}"  # NumPy's own round is another
 
 
 def measured(

@@ -125,6 +125,8 @@ def test_a_number_of_steps_has_one_spelling(attack):
 def test_texts_of_the_command_line_are_read_in_python_too():
     said = Protocol.named("quick", attacks="pgd10, autoattack", epsilon="4/255", step="0.5/255")
     assert (said.attacks, said.epsilon, said.step) == (("pgd10", "autoattack"), 4 / 255, 0.5 / 255)
+    assert Protocol.named("sooksatra2022", protect="sex, race").protect == ("sex", "race")
+    assert Protocol.named("quick", steps="10").attacks == ("pgd10",)
     assert said == Protocol.named("quick", attacks=["pgd10", "autoattack"], epsilon=4 / 255, step=0.5 / 255)
     with pytest.raises(ProtocolError, match="epsilon 'eight': give a number"):
         Protocol.named("quick", epsilon="eight")

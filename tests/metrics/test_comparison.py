@@ -122,14 +122,23 @@ def test_the_same_examples_at_two_sizes_are_compared_and_said_to_be():
     a, b = outcomes([0], [0]), outcomes([0], [0])
     a.manifest["dataset"] |= SMALL
     b.manifest["dataset"] |= LARGE
-    assert compare(a, b, "pgd20").shapes == ((1, 28, 28), (1, 32, 32))
-    assert compare(a, a, "pgd20").shapes is None
+    assert compare(a, b, "pgd20", resized=["data"]).shapes == ((1, 28, 28), (1, 32, 32))
+    assert compare(a, a, "pgd20", resized=["data"]).shapes is None
+    with pytest.raises(OutcomesError, match="not evaluated on the same examples"):  # a file of that name, perhaps
+        compare(a, b, "pgd20", resized=["cifar10"])
 
 
-@pytest.mark.parametrize("other", [{"sha256": "others"}, {"name": "another", "shape": [1, 32, 32], "sha256": "others"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sha256": "others"},
+        {"name": "another", "shape": [1, 32, 32], "sha256": "others"},
+        {"shape": [3, 32, 32], "sha256": "others"},
+    ],
+)
 def test_other_images_are_refused(other):
     a, b = outcomes([0], [0]), outcomes([0], [0])
     a.manifest["dataset"] |= SMALL
     b.manifest["dataset"] |= SMALL | other
     with pytest.raises(OutcomesError, match="not evaluated on the same examples"):
-        compare(a, b, "pgd20")
+        compare(a, b, "pgd20", resized=["data"])

@@ -63,11 +63,13 @@ def test_a_clone_that_is_the_current_folder_has_them(
     monkeypatch.chdir(tmp_path)
     folder = Path("model_zoo") / "weights"
     folder.mkdir(parents=True)
-    (folder / "big.safetensors").write_bytes(b"others")
-    with pytest.raises(ModelError, match="is not the file of its card"):
-        weights_path(card)
+    (folder / "big.safetensors").write_bytes(b"a pointer to them")
+    asked = serve(monkeypatch, CONTENT)
+    assert weights_path(card) == cache / "big.safetensors"
+    (cache / "big.safetensors").unlink()
     (folder / "big.safetensors").write_bytes(CONTENT)
     assert weights_path(card) == folder / "big.safetensors"
+    assert len(asked) == 1
 
 
 def test_weights_are_fetched_once(card: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
