@@ -100,3 +100,11 @@ def test_a_model_of_other_classes_altogether_is_told_nothing_of_labels(tmp_path,
     np.savez("own.npz", x=np.zeros((20, 8, 8), np.uint8), y=np.arange(20) % 10 + 1)
     with pytest.raises(ModelError, match=r"they must be the same\.$"):
         load_inputs("own.pt", STANDARD, dataset="own.npz")
+
+
+def test_a_protocol_may_be_named_and_what_is_loaded_may_not(runs):
+    assert load_inputs(runs / "whole", "quick").dataset.split == "sample"
+    loaded = load_inputs(runs / "whole", QUICK)
+    for given, options in ((loaded.model, {}), (runs / "whole", {"dataset": loaded.dataset})):
+        with pytest.raises(ModelError, match=r"loads by names and paths, and was given a (Model|Dataset)"):
+            load_inputs(given, QUICK, **options)
