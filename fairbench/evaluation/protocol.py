@@ -131,7 +131,10 @@ class Protocol:
         >>> Protocol.named("standard", epsilon=4 / 255).modified
         {'epsilon': 0.01568627450980392}
         """
-        steps = None if steps is None else int(steps)
+        try:
+            steps = None if steps is None else int(steps)
+        except ValueError:
+            raise ProtocolError(f"steps '{steps}': give a whole number, such as 20.") from None
         if steps is not None and steps < 1:
             raise ProtocolError(f"steps {steps}: PGD takes 1 to {_MAX_STEPS:,} steps.")
         if name not in NAMED:

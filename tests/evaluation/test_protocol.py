@@ -130,3 +130,5 @@ def test_texts_of_the_command_line_are_read_in_python_too():
     assert said == Protocol.named("quick", attacks=["pgd10", "autoattack"], epsilon=4 / 255, step=0.5 / 255)
     with pytest.raises(ProtocolError, match="epsilon 'eight': give a number"):
         Protocol.named("quick", epsilon="eight")
+    with pytest.raises(ProtocolError, match="steps 'ten': give a whole number"):
+        Protocol.named("quick", steps="ten")
