@@ -27,6 +27,9 @@ class Stream(IntEnum):
     LEAST_EPSILON = 3_000
 
 
+MAX_SEED = 2**63
+"""Seeds are below this."""
+
 MAX_RESTARTS = Stream.APGD_CE - Stream.RESTARTS
 
 
@@ -36,7 +39,7 @@ def uniform_noise(seed: int, index: np.ndarray, shape: tuple[int, ...], *, strea
     Parameters
     ----------
     seed
-        Seed of the run, 0 <= seed < 2**63.
+        Seed of the run, 0 <= seed < :data:`MAX_SEED`.
     index
         (B,) int64, each example's position in its test split.
     shape

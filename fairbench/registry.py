@@ -177,4 +177,7 @@ def own_code_spelling(typed: str, attribute: str) -> str:
 def _is_module(name: str) -> bool:
     """Whether a module of that name lies in the current folder or where modules are; looks only, imports nothing."""
     files = [Path(folder, *name.split(".")) for folder in ("", *sys.path)]
-    return any(file.with_suffix(".py").is_file() or (file / "__init__.py").is_file() for file in files)
+    try:
+        return any(file.with_suffix(".py").is_file() or (file / "__init__.py").is_file() for file in files)
+    except OSError:  # a name too long for a file
+        return False

@@ -8,7 +8,18 @@ import pytest
 import fairbench
 
 ROOT = Path(fairbench.__file__).parent
-BASE = {"errors", "registry", "files", "plain_yaml", "provenance", "randomness", "memory", "download", "guessing"}
+BASE = {
+    "errors",
+    "registry",
+    "files",
+    "plain_yaml",
+    "provenance",
+    "randomness",
+    "memory",
+    "download",
+    "guessing",
+    "own_code",
+}
 MAY_IMPORT = {
     "datasets": set(),
     "outcomes": set(),

@@ -53,7 +53,10 @@ ProtocolName = Annotated[
         "sooksatra2022 (features). Default: quick, or sooksatra2022 for features.",
     ),
 ]
-Attacks = Annotated[str | None, typer.Option(help="Instead of the protocol's: such as pgd20,autoattack.")]
+Attacks = Annotated[
+    str | None,
+    typer.Option(help="Instead of the protocol's: such as pgd20,autoattack, or one's own, package.module:function."),
+]
 Epsilon = Annotated[
     str | None, typer.Option(help="L-inf radius in [0, 1] pixels, or in the features' unit. Default: 8/255 or 10.")
 ]

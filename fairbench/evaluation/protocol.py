@@ -1,30 +1,19 @@
 """Protocols: which examples, which attacks, with which numbers (docs/definitions.md, docs/evaluate.md)."""
 
 import math
-import re
+import operator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.errors import ProtocolError
-from fairbench.randomness import MAX_RESTARTS
-from fairbench.registry import plain_name, suggest
+from fairbench.evaluation.attack_kinds import MAX_STEPS, Asked, check_names, check_read, is_pgd, kind_of, spelled
+from fairbench.randomness import MAX_RESTARTS, MAX_SEED
+from fairbench.registry import suggest
 
 if TYPE_CHECKING:
     from fairbench.attacks.base import Attack, Space
 
-_PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
-_LEAST_EPSILON = {"least-epsilon": "bisect", "least-epsilon-scan": "scan"}
-_LEAST_STEPS = "least-steps"
-_ATTACKS = ("pgd20", "autoattack", *_LEAST_EPSILON, _LEAST_STEPS)
-_READERS = {  # what of the protocol each kind of attack reads
-    "pgd": ("epsilon", "step", "steps", "restarts", "score"),
-    "autoattack": ("epsilon",),
-    "least-epsilon": ("max_epsilon", "resolution"),
-    "least-steps": ("epsilon", "step", "max_steps"),
-}
-_MAX_STEPS = 10_000
 _MAX_LEVELS = 10_000
-_MAX_SEED = 2**63
 _LEAST_RADIUS = 1e-6
 """Of pixels: verdicts forgive rounding by as much (``attacks.base``)."""
 
@@ -41,8 +30,9 @@ class Protocol:
     examples
         "sample": the first 100 test images of each class (fewer from 11 classes on). "test": the whole test split.
     attacks
-        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan" and "least-steps", in
-        order; a text names several with commas, here and in ``protect``.
+        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan", "least-steps", and one's
+        own as a function, or its "package.module:function", in order; a text names several with commas, here and in
+        ``protect``.
     epsilon
         L-inf radius in [0, 1] pixel units, or in the unit of the features.
     max_epsilon, resolution
@@ -88,30 +78,27 @@ class Protocol:
         for names in ("attacks", "protect"):
             value = getattr(self, names)
             listed = value.split(",") if isinstance(value, str) else value or ()
-            object.__setattr__(self, names, tuple(name.strip() for name in listed if name.strip()))
+            object.__setattr__(self, names, tuple(name for name in map(spelled, listed) if name))
         for radius in ("epsilon", "max_epsilon", "resolution", *(["step"] if self.step is not None else [])):
             if isinstance(value := getattr(self, radius), str):
                 object.__setattr__(self, radius, parse_fraction(value, radius))
             _check_radius(radius, getattr(self, radius), pixels=self.inputs == "images")
+        for number in ("max_steps", "restarts", "seed"):
+            object.__setattr__(self, number, parse_whole(getattr(self, number), number))
         if not self.max_epsilon / _MAX_LEVELS <= self.resolution <= self.max_epsilon:
             raise ProtocolError(
                 f"resolution {self.resolution:g}: with max_epsilon {self.max_epsilon:g} it must be "
                 f"{self.max_epsilon / _MAX_LEVELS:g} to {self.max_epsilon:g}."
             )
-        if not 1 <= self.max_steps <= _MAX_STEPS:
-            raise ProtocolError(f"max_steps {self.max_steps}: it must be 1 to {_MAX_STEPS:,}.")
+        if not 1 <= self.max_steps <= MAX_STEPS:
+            raise ProtocolError(f"max_steps {self.max_steps}: it must be 1 to {MAX_STEPS:,}.")
         if not 1 <= self.restarts <= MAX_RESTARTS:
             raise ProtocolError(f"restarts {self.restarts}: it must be 1 to {MAX_RESTARTS}.")
         if self.score not in ("last", "any"):
             raise ProtocolError(f"score '{self.score}': it is 'last' or 'any'.")
-        if not 0 <= self.seed < _MAX_SEED:
+        if not 0 <= self.seed < MAX_SEED:
             raise ProtocolError(f"seed {self.seed}: it must be 0 to 2**63 - 1.")
-        if not self.attacks:
-            raise ProtocolError("no attack: name one at least, such as pgd20.")
-        for attack in self.attacks:
-            _check_attack(attack)
-        if len(set(self.attacks)) != len(self.attacks):
-            raise ProtocolError(f"attacks {','.join(self.attacks)}: one stands twice.")
+        check_names(self.attacks)
         if self.inputs == "images" and (self.protect or self.in_range):
             raise ProtocolError(f"--protect and --in-range are for features; protocol {self.name} attacks images.")
 
@@ -131,12 +118,9 @@ class Protocol:
         >>> Protocol.named("standard", epsilon=4 / 255).modified
         {'epsilon': 0.01568627450980392}
         """
-        try:
-            steps = None if steps is None else int(steps)
-        except ValueError:
-            raise ProtocolError(f"steps '{steps}': give a whole number, such as 20.") from None
+        steps = None if steps is None else parse_whole(steps, "steps")
         if steps is not None and steps < 1:
-            raise ProtocolError(f"steps {steps}: PGD takes 1 to {_MAX_STEPS:,} steps.")
+            raise ProtocolError(f"steps {steps}: PGD takes 1 to {MAX_STEPS:,} steps.")
         if name not in NAMED:
             raise ProtocolError(f"unknown protocol '{name}'.{suggest(str(name), list(NAMED))}")
         known = {f.name for f in fields(cls)} - {"name", "examples", "inputs"}
@@ -145,10 +129,10 @@ class Protocol:
                 raise ProtocolError(f"unknown protocol option '{field}'.{suggest(field, sorted(known))}")
         given = {field: value for field, value in changes.items() if value is not None}
         changed = replace(NAMED[name], **given)
-        _check_read({**given, "steps": steps}, changed.attacks)
+        check_read({**given, "steps": steps}, changed.attacks)
         if steps is None:
             return changed
-        return replace(changed, attacks=tuple(f"pgd{steps}" if _PGD.match(a) else a for a in changed.attacks))
+        return replace(changed, attacks=tuple(f"pgd{steps}" if is_pgd(a) else a for a in changed.attacks))
 
     @property
     def pgd_step(self) -> float:
@@ -182,7 +166,7 @@ class Protocol:
         return differing
 
     def _step_sizes(self) -> list[float]:
-        return [self.small_step if attack == _LEAST_STEPS else self.pgd_step for attack in self.attacks]
+        return [getattr(self, kind.step) for kind in map(kind_of, self.attacks) if kind.step]
 
     def check_inputs(self, dataset: str, holds: str) -> None:
         """Raise unless a dataset holds what the protocol attacks ("images" or "features").
@@ -200,33 +184,9 @@ class Protocol:
 
     def build_attacks(self, num_classes: int, space: "Space | None" = None) -> "list[Attack]":
         """Build the attacks for a dataset of ``num_classes`` classes whose inputs may be what ``space`` says."""
-        from fairbench.attacks.autoattack import AutoAttack
-        from fairbench.attacks.base import PIXELS, ThreatModel
-        from fairbench.attacks.least_epsilon import LeastEpsilon
-        from fairbench.attacks.least_steps import LeastSteps
-        from fairbench.attacks.pgd import PIXEL_STEP, PGDAttack
+        from fairbench.attacks.base import PIXELS
 
-        threat_model = ThreatModel(self.epsilon, space or PIXELS)
-        largest = ThreatModel(self.max_epsilon, space or PIXELS)
-        largest_step = PIXEL_STEP if self.inputs == "images" else math.inf
-        built: list[Attack] = []
-        for name in self.attacks:
-            match = _PGD.match(name)
-            if match:
-                steps = int(match[1])
-                built.append(PGDAttack(threat_model, self.pgd_step, steps, self.restarts, self.score, self.seed))
-            elif name in _LEAST_EPSILON:
-                # on features what breaks at one radius need not break at a larger one, as bisection takes for granted
-                search = "scan" if self.inputs == "features" else _LEAST_EPSILON[name]
-                found = LeastEpsilon(
-                    largest, self.resolution, search=search, seed=self.seed, largest_step=largest_step, name=name
-                )
-                built.append(found)
-            elif name == _LEAST_STEPS:
-                built.append(LeastSteps(threat_model, self.small_step, self.max_steps, self.seed))
-            else:
-                built.append(AutoAttack(threat_model, num_classes, self.seed))
-        return built
+        return [kind_of(name).build(Asked(name, self, num_classes, space or PIXELS)) for name in self.attacks]
 
 
 def parse_fraction(text: str, what: str) -> float:
@@ -242,6 +202,20 @@ def parse_fraction(text: str, what: str) -> float:
         return float(above) / float(below) if slash else float(above)
     except (ValueError, ZeroDivisionError):
         raise ProtocolError(f"{what} '{text}': give a number such as 8/255 or 0.031.") from None
+
+
+def parse_whole(value: int | str, what: str) -> int:
+    """Read 20 or "20".
+
+    Raises
+    ------
+    ProtocolError
+        It is no whole number.
+    """
+    try:
+        return int(value) if isinstance(value, str) else operator.index(value)
+    except (ValueError, TypeError):
+        raise ProtocolError(f"{what} '{value}': give a whole number, such as 20.") from None
 
 
 def default_protocol(dataset: str) -> str:
@@ -263,38 +237,6 @@ def _check_radius(what: str, value: float, *, pixels: bool) -> None:
             f"{what} {value:g}: pixels are in [0, 1] here, so it must be at most 1; "
             f"on the 0..255 scale you mean {value:g}/255."
         )
-
-
-def _check_attack(name: str) -> None:
-    match = _PGD.match(name)
-    spelled = _meant_attack(name)
-    if match and not 1 <= int(match[1]) <= _MAX_STEPS:
-        meant = "" if spelled is None else f" Did you mean '{spelled}'?"
-        raise ProtocolError(f"attack '{name}': PGD takes 1 to {_MAX_STEPS:,} steps, written pgdN.{meant}")
-    if not match and name not in _ATTACKS:
-        near = suggest(name, _ATTACKS) if spelled is None else f" Did you mean '{spelled}'?"
-        raise ProtocolError(f"unknown attack '{name}'.{near} pgdN is PGD with N steps.")
-
-
-def _meant_attack(name: str) -> str | None:
-    """Return the attack that is surely meant by a name of another spelling, or by one of AutoAttack's parts."""
-    plain = plain_name(name)
-    if plain in ("aa", "fab", "fabt", "square") or plain.startswith("apgd"):
-        return "autoattack"
-    match = _PGD.match(plain)
-    return plain if match and 1 <= int(match[1]) <= _MAX_STEPS else None
-
-
-def _check_read(given: dict[str, Any], attacks: tuple[str, ...]) -> None:
-    """Raise where an option is given that none of the attacks reads: a report would name it as if it had counted."""
-    kinds = {"pgd" if _PGD.match(a) else "least-epsilon" if a in _LEAST_EPSILON else a for a in attacks}
-    read = {option for kind in kinds for option in _READERS[kind]}
-    for option in dict.fromkeys(o for options in _READERS.values() for o in options):
-        if given.get(option) is not None and option not in read:
-            wanted = " or ".join("pgdN" if kind == "pgd" else kind for kind, own in _READERS.items() if option in own)
-            raise ProtocolError(
-                f"--{option.replace('_', '-')} is for {wanted}, and the attacks are {','.join(attacks)}; leave it out."
-            )
 
 
 QUICK = Protocol()

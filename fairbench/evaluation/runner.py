@@ -13,6 +13,7 @@ from torch import nn
 
 from fairbench.datasets import Dataset
 from fairbench.errors import DatasetError, ModelError, OutcomesError, ProtocolError
+from fairbench.evaluation.attack_kinds import kind_of
 from fairbench.evaluation.device import checked_device
 from fairbench.evaluation.engines import ENGINES, Engine
 from fairbench.evaluation.execution import Execution, Progress
@@ -165,7 +166,7 @@ def plan(
 
 def _check_source(source: Model, model: Model, dataset: Dataset, protocol: Protocol) -> None:
     """Refuse a source whose examples would not be ones for the model."""
-    searches = [attack for attack in protocol.attacks if attack.startswith("least-")]
+    searches = [attack for attack in protocol.attacks if kind_of(attack).searches]
     if searches:
         raise ProtocolError(f"{searches[0]} searches the model itself: leave --transfer-from {source.name} out.")
     _check_kind(source, dataset)

@@ -1,11 +1,9 @@
 """A model as the evaluation sees it: a module from images in [0, 1] to logits, with its name and hashes."""
 
-import inspect
 import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 
 from fairbench.errors import ModelError
 from fairbench.models.cards import ModelCard
-from fairbench.models.own_code import with_imports
+from fairbench.own_code import source_of, with_imports
 from fairbench.provenance import sha256_array, sha256_bytes, sha256_state
 
 _PLAIN = (bool, int, float, str, tuple)
@@ -65,14 +63,9 @@ class Model:
             kept = {k: v for k, v in vars(module).items() if k[0] != "_" and k != "training"}
             settings.append(f"{name}:{sorted((k, v) for k, v in kept.items() if isinstance(v, _PLAIN))}")
             settings += [f"{name}.{k}:{said}" for k, v in sorted(kept.items()) if (said := _collection(v)) is not None]
-            try:
-                source = inspect.getsourcefile(type(module))
-            except (TypeError, OSError):  # a class made at run time, or typed into a notebook or an interpreter
-                continue
-            if source is None or "torch/nn/modules" in source.replace("\\", "/"):
-                continue
-            if Path(source).is_file():
-                sources.add(Path(source))
+            source = source_of(type(module))
+            if source is not None and "torch/nn/modules" not in source.as_posix():
+                sources.add(source)
         described = [self.architecture, repr(self.module), *settings]
         files = set().union(*map(with_imports, sources))
         return sha256_bytes("\n".join(described).encode(), *(file.read_bytes() for file in sorted(files)))

@@ -1,10 +1,7 @@
 """Architectures built to fit: from the registry, from torchvision, or from a user's own function."""
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +11,8 @@ from torch.nn.parameter import is_lazy
 from fairbench.errors import CheckpointError, ModelError
 from fairbench.models.architectures import ARCHITECTURES, Architecture
 from fairbench.models.checkpoints import strip_names
-from fairbench.registry import own_code_spelling, suggest
+from fairbench.own_code import own_attribute
+from fairbench.registry import suggest
 
 _OFFERED = ("num_classes", "in_channels", "shape")
 """What of the data a builder may ask for."""
@@ -142,7 +140,7 @@ def _build_external(
     arch: str, num_classes: int | None, shape: tuple[int, ...] | None
 ) -> tuple[nn.Module, tuple[int, int] | None]:
     home, _, name = arch.partition(":")
-    builder = _torchvision_builder(name) if home == "torchvision" else users_attribute(arch, "--arch")
+    builder = _torchvision_builder(name) if home == "torchvision" else own_attribute(arch, "--arch")
     try:
         known = accepted(builder, num_classes, shape)
         _check_arguments(arch, builder, known)
@@ -176,36 +174,6 @@ def _torchvision_builder(name: str) -> Callable[..., nn.Module]:
         return get_model(name, weights=None, num_classes=num_classes)
 
     return builder
-
-
-def users_attribute(target: str, option: str) -> Callable[..., Any]:
-    """Import "package.module:name" of the user's own code; the folder the command is run in counts as installed.
-
-    Raises
-    ------
-    ModelError
-        It is a path, there is no such module, its import raises, or it has no such function or class; ``option`` is
-        named.
-    """
-    home, _, name = target.partition(":")
-    if ("/" in home or home.endswith(".py")) and (spelled := own_code_spelling(target, "NAME")):
-        raise ModelError(f"{option} {target}: a module is named with dots: write {spelled}.")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(home)
-    except (Exception, SystemExit) as error:  # a script that calls exit() when imported
-        if isinstance(error, ModuleNotFoundError) and f"{home}.".startswith(f"{error.name}."):
-            raise ModelError(
-                f"{option} {target}: there is no module '{error.name}' in the current folder {Path.cwd()} or among the "
-                "installed packages; run from the folder that holds it, or install it."
-            ) from error
-        raise ModelError(f"{option} {target}: importing '{home}' raised {type(error).__name__}: {error}") from error
-    found = getattr(module, name, None)
-    if not callable(found):
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        raise ModelError(f"{option} {target}: '{home}' has no function or class '{name}'.{suggest(name, own)}")
-    return found
 
 
 def _check_arguments(arch: str, builder: Callable[..., Any], known: Mapping[str, Any]) -> None:

@@ -19,10 +19,10 @@ from fairbench.attacks.pgd import pgd
 from fairbench.datasets import Dataset
 from fairbench.errors import RecipeError, first_line
 from fairbench.memory import free_memory, keep_freed_memory
-from fairbench.models.building import users_attribute
 from fairbench.models.layout import settle_layout
 from fairbench.models.loading import load_model
 from fairbench.models.prepare import frozen
+from fairbench.own_code import own_attribute
 from fairbench.registry import is_own_code
 from fairbench.training.beginnings import Beginnings
 from fairbench.training.data import TrainingData
@@ -122,7 +122,7 @@ class Trainer:
         identity = self.recipe.model_dump(mode="json") | self.hashes | {"samples": samples.tolist()}
         identity |= adversarial_seed(self.recipe)
         if is_own_code(self.recipe.architecture):
-            code = users_attribute(self.recipe.architecture, "--arch")
+            code = own_attribute(self.recipe.architecture, "--arch")
             identity["architecture_sha256"] = provenance.sha256_source(code)
         return identity
 

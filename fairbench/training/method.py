@@ -230,9 +230,9 @@ def method_class(name: str, option: str = "--method") -> type[Method]:
     ModelError
         One's own cannot be imported.
     """
-    from fairbench.models.building import users_attribute
+    from fairbench.own_code import own_attribute
 
-    found: Any = users_attribute(name, option) if ":" in name else METHODS[name]
+    found: Any = own_attribute(name, option, "class") if ":" in name else METHODS[name]
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise RecipeError(f"{option} {name}: it is not a subclass of fairbench.training.Method.")
     if not isinstance(getattr(found, "name", None), str):

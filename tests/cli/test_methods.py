@@ -117,7 +117,7 @@ def test_show_takes_a_method_that_says_nothing_of_itself(own: str, cli: Cli) -> 
     [
         ("tradse", "unknown method 'tradse'. Did you mean 'trades'?"),
         ("{own}:NoMethod", "it is not a subclass of fairbench.training.Method"),
-        ("{own}:Halve", "has no function or class 'Halve'"),
+        ("{own}:Halve", "has no class 'Halve'. Did you mean 'Half'?"),
         ("zzz", "unknown method 'zzz'. `fairbench methods` lists them."),
         ("my_code.Half", "One's own is 'my_code:Half'."),
         ("my_code.halves", "One's own is 'my_code.halves:CLASS'."),

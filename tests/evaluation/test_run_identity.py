@@ -15,8 +15,8 @@ from fairbench.datasets import Dataset
 from fairbench.evaluation import run as run_module
 from fairbench.evaluation.runner import identify
 from fairbench.models.base import as_model
-from fairbench.models.own_code import with_imports
 from fairbench.models.prepare import gradient_kind
+from fairbench.own_code import with_imports
 
 
 @pytest.fixture
