@@ -82,6 +82,11 @@ class Recipe(_Plain):
     normalize: bool = False
     balance: bool = False
 
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _as_evaluations_say_it(cls, said: Any) -> Any:
+        return "32" if said in ("fp32", 32) else said  # YAML reads a bare 32 as a number
+
     @field_validator("drop_classes")
     @classmethod
     def _each_class_once(cls, dropped: tuple[int, ...]) -> tuple[int, ...]:

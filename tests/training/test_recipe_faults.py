@@ -55,6 +55,11 @@ def test_keys_are_those_of_the_method_that_is_set_with_them():
         recipe("trades").changed({"method": "pgd_at", "beta": "1"})
 
 
+@pytest.mark.parametrize("said", ["32", 32, "fp32"])
+def test_float32_may_be_said_as_evaluations_and_as_yaml_say_it(said):
+    assert recipe("standard", precision=said).precision == "32"
+
+
 def test_classes_dropped_twice_or_in_another_order_are_the_same_recipe():
     assert recipe("standard", drop_classes=(3, 2, 3)) == recipe("standard", drop_classes=(2, 3))
 
