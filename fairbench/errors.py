@@ -39,9 +39,17 @@ class OutcomesError(FairbenchError):
     """An outcome table or run folder that cannot be read or written."""
 
 
+def words_of(error: BaseException) -> str:
+    """Return what an error says; nothing where saying it raises."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def first_line(error: BaseException) -> str:
     """Return what an error of somebody else's code says, in a line: its kind and its first line."""
-    text = (str(error).strip().splitlines() or [""])[0]
+    text = (words_of(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {text}".rstrip(": .") + "."
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+from fairbench.errors import words_of
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _MAP_ABOVE = 2**30
 _TRIM_ABOVE = 2**31 - 1
@@ -34,8 +36,8 @@ def keep_freed_memory() -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error is of memory: CUDA has a class for it, the CPU's allocator has only words."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    """Say whether an error is of memory: CUDA and Python have classes for it, torch's allocator has only words."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in words_of(error)
 
 
 def free_memory(root: Path = Path("/")) -> int | None:

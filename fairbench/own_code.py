@@ -9,10 +9,15 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from fairbench import provenance
 from fairbench.errors import ModelError
 from fairbench.registry import own_code_spelling, suggest
 
@@ -39,6 +44,8 @@ def own_attribute(
         named.
     """
     home, _, name = target.partition(":")
+    if not (all(map(str.isidentifier, home.split("."))) or "/" in home or "-" in home) or not name.isidentifier():
+        raise ModelError(f"{option} {target}: write package.module:name, such as mypkg.code:mine.")
     if ("/" in home or home.endswith(".py")) and (spelled := own_code_spelling(target, "NAME")):
         raise ModelError(f"{option} {target}: a module is named with dots: write {spelled}.")
     if "" not in sys.path:
@@ -69,14 +76,18 @@ def source_of(code: Any) -> Path | None:
     return Path(source) if source is not None and Path(source).is_file() else None
 
 
-def with_imports(source: Path) -> set[Path]:
+def with_imports(source: Path, module: str = "") -> set[Path]:
     """Return a source file and all files of the same folder or package that it imports, directly or not.
 
     An installed file stands alone: packages have versions. Modules that are imported by a computed name are not seen.
+
+    Parameters
+    ----------
+    module
+        Dotted name that the file was imported by, which says where its packages begin; by default the folder above all
+        that have an ``__init__.py``.
     """
-    home = source.parent
-    while (home / "__init__.py").is_file() and home != home.parent:
-        home = home.parent
+    home = _root(source, module)
     found, to_read = {source}, [] if _is_installed(source) else [source]
     while to_read:
         for file in _imports(to_read.pop(), home):
@@ -86,27 +97,85 @@ def with_imports(source: Path) -> set[Path]:
     return found
 
 
+def packages_of(files: Iterable[Path]) -> dict[str, str]:
+    """Return the versions of the installed packages that files of one's own import, by name."""
+    distributions = packages_distributions()
+    imported = {name for file in files if not _is_installed(file) for name in _top_level(file)}
+    names = sorted({package for name in imported for package in distributions.get(name, ())})
+    return {package: version(package) for package in names}
+
+
+def spelt(value: Any, *, tensors: bool = True, depth: int = 8) -> str | None:
+    """Return how plain data, or arrays of numbers, read, so that others read otherwise; None for anything else.
+
+    Parameters
+    ----------
+    tensors
+        Whether torch's tensors count.
+    depth
+        How far collections are followed.
+    """
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | Path):
+        return repr(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return None if value.dtype == object else provenance.sha256_array(np.asarray(value))
+    if type(value).__module__.startswith("torch") and hasattr(value, "detach"):
+        return provenance.sha256_state({"": value}) if tensors else None
+    inner = partial(spelt, tensors=tensors, depth=depth - 1) if depth else str
+    if isinstance(value, Mapping):
+        return repr(sorted((str(inner(key)), str(inner(held))) for key, held in value.items()))
+    if isinstance(value, list | tuple | set | frozenset):
+        held = [str(inner(part)) for part in value]
+        return repr(held if isinstance(value, list | tuple) else sorted(held))
+    return None
+
+
+def _root(source: Path, module: str) -> Path:
+    """Return the folder that imports begin in, of a file that was imported by a dotted name."""
+    named = source.parent if source.name == "__init__.py" else source.with_suffix("")
+    parts = module.split(".")
+    if named.parts[-len(parts) :] == tuple(parts):
+        return named.parents[len(parts) - 1]
+    home = source.parent
+    while (home / "__init__.py").is_file() and home != home.parent:
+        home = home.parent
+    return home
+
+
+def _top_level(source: Path) -> Iterator[str]:
+    """Yield the first part of each absolute name that a file imports."""
+    for node in _import_statements(source):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif node.level == 0 and node.module:
+            yield node.module.partition(".")[0]
+
+
 def _is_installed(source: Path) -> bool:
     libraries = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib"))
     ours = source.is_relative_to(_PACKAGE)
     return ours or any(part in _INSTALLED for part in source.parts) or any(map(source.is_relative_to, libraries))
 
 
-def _imports(source: Path, home: Path) -> Iterator[Path]:
-    """Yield the files below ``home`` that a file's import statements mean."""
+def _import_statements(source: Path) -> "Iterator[ast.Import | ast.ImportFrom]":
     try:
         tree = ast.parse(source.read_bytes())
     except (OSError, SyntaxError, ValueError):  # it was loaded when it could be read
         return
-    for node in ast.walk(tree):
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def _imports(source: Path, home: Path) -> Iterator[Path]:
+    """Yield the files below ``home`` that a file's import statements mean."""
+    for node in _import_statements(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _files(home, alias.name.split("."))
-        elif isinstance(node, ast.ImportFrom):
-            base = home if node.level == 0 else source.parents[node.level - 1]
-            parts = node.module.split(".") if node.module else []
-            for alias in node.names:
-                yield from _files(base, [*parts, alias.name])
+            continue
+        base = home if node.level == 0 else source.parents[node.level - 1]
+        parts = node.module.split(".") if node.module else []
+        for alias in node.names:
+            yield from _files(base, [*parts, alias.name])
 
 
 def _files(base: Path, parts: list[str]) -> Iterator[Path]:

@@ -5,6 +5,7 @@ threat model and scores them with the *original* model in float32, so no attack 
 test does not show, and none can leave the ball.
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -105,7 +106,11 @@ Tick = Callable[[float], None]
 
 
 class Attack(Protocol):
-    """An attack on a batch."""
+    """An attack on a batch.
+
+    One whose attribute ``foreign`` is true is code of others: each batch gets a copy of the original model of its own,
+    in place of the attack-ready one, so what the code does to it is gone.
+    """
 
     @property
     def name(self) -> str:
@@ -192,7 +197,8 @@ def run_attack(
             wrong = original(x_adv).argmax(1) != y
         return wrong & threat_model.contains(x_adv, x)
 
-    proposal = attack(prepared, x, y, index, verify=verify, tick=tick)
+    attacked = _plain_copy(original) if getattr(attack, "foreign", False) else prepared
+    proposal = attack(attacked, x, y, index, verify=verify, tick=tick)
     adversarial = threat_model.project(proposal.adversarial.detach(), x)
     logits = logits_of(original if judge is None else judge, adversarial, index, num_classes)
     predictions = logits.argmax(1)
@@ -207,6 +213,11 @@ def run_attack(
         extra[broken & np.ma.getmaskarray(extra)] = value
     columns.update({f"{attack.name}_{suffix}": values for suffix, values in proposal.extras.items()})
     return columns
+
+
+def _plain_copy(module: nn.Module) -> nn.Module:
+    """Return a copy for code that may do anything to it: modules and methods as written, weights in torch's layout."""
+    return copy.deepcopy(module).requires_grad_(False).to(memory_format=torch.contiguous_format)
 
 
 def label_confidence(logits: Tensor, y: Tensor) -> np.ndarray:

@@ -6,7 +6,7 @@ ball, or counts its successes otherwise, changes nothing.
 
 import inspect
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
+from fairbench.attacks.own_identity import identify_function
 from fairbench.errors import FairbenchError, ProtocolError, first_line
 from fairbench.memory import is_out_of_memory
-from fairbench.own_code import own_attribute, source_of, with_imports
-from fairbench.provenance import sha256_bytes, sha256_json
+from fairbench.own_code import own_attribute
+from fairbench.provenance import sha256_json
 from fairbench.randomness import MAX_SEED
 
 _GIVEN = ("model", "x", "y")
@@ -32,10 +33,10 @@ _ASSUMED_COST = 20.0
 class OwnAttack:
     """A function ``attack(model, x, y, ...)`` that returns adversarial inputs of the shape of ``x``.
 
-    It gets the attack-ready model, from (B, ...) float32 to (B, K) logits, a copy of the inputs and the (B,) int64
-    labels; and, by name, what it asks for of ``epsilon`` (float, in the unit of the inputs), ``index`` ((B,) int64,
-    each example's position in its split), ``num_classes`` and ``seed``. What it draws with torch, numpy or ``random``
-    is seeded by the run's seed and the batch, so a killed run that goes on draws the same.
+    It gets a copy of the model, from (B, ...) float32 to (B, K) logits, of the inputs, and of the (B,) int64 labels,
+    anew for each batch; and, by name, what it asks for of ``epsilon`` (float, in the unit of the inputs), ``index``
+    ((B,) int64, each example's position in its split), ``num_classes`` and ``seed``. What it draws with torch, numpy or
+    ``random`` is seeded by the run's seed and the batch, so a killed run that goes on draws the same.
 
     Parameters
     ----------
@@ -45,8 +46,8 @@ class OwnAttack:
         See above; :meth:`named` imports it.
     target
         Its ``package.module:function``.
-    code_sha256
-        Hash of the file it is in, and of what that imports from beside it.
+    code_sha256, packages
+        What of its code it depends on: see :func:`~fairbench.attacks.own_identity.identify_function`.
     """
 
     name: str
@@ -54,8 +55,10 @@ class OwnAttack:
     function: Callable[..., Any]
     target: str
     code_sha256: str
+    packages: Mapping[str, str]
     num_classes: int
     seed: int = 0
+    foreign: bool = True
 
     @classmethod
     def named(cls, target: str, name: str, threat_model: ThreatModel, num_classes: int, seed: int) -> "OwnAttack":
@@ -64,18 +67,12 @@ class OwnAttack:
         Raises
         ------
         FairbenchError
-            There is no such function, it lies in no file, or it cannot be called so.
+            There is no such function, it lies in no file or was edited since it ran, or it cannot be called so.
         """
         function = own_attribute(target, "--attacks", "function")
         _check_signature(target, function)
-        source = source_of(function)
-        if source is None:
-            raise ProtocolError(
-                f"attack {target}: it lies in no file, so a change of it would go unnoticed: save it in a "
-                "module, such as my_attack.py."
-            )
-        code = sha256_bytes(*(file.read_bytes() for file in sorted(with_imports(source))))
-        return cls(name, threat_model, function, target, code, num_classes, seed)
+        code, packages = identify_function(target, function)
+        return cls(name, threat_model, function, target, code, packages, num_classes, seed)
 
     @property
     def cost(self) -> float:
@@ -88,6 +85,7 @@ class OwnAttack:
             **self.threat_model.parameters(),
             "function": self.target,
             "code_sha256": self.code_sha256,
+            "packages": dict(self.packages),
             "seed": self.seed,
         }
 
@@ -95,6 +93,8 @@ class OwnAttack:
         self, model: nn.Module, x: Tensor, y: Tensor, index: np.ndarray, *, verify: Verify, tick: Tick
     ) -> Proposal:
         """Return what the function returns.
+
+        The extra ``distance`` is how far each of its points is from the example, by the largest change of an input.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class OwnAttack:
         offered = {"epsilon": self.threat_model.epsilon, "index": index.copy()}
         offered |= {"num_classes": self.num_classes, "seed": self.seed}
         asked = {key: value for key, value in offered.items() if key in _asked(self.function)}
-        with _seeded(self.seed, index, x.device), torch.enable_grad():
+        with _kept_to_itself(self.seed, index, x.device):
             try:
                 found = self.function(model, x.clone(), y.clone(), **asked)
             except FairbenchError:
@@ -114,11 +114,14 @@ class OwnAttack:
                     raise
                 raise ProtocolError(f"attack {self.target} raised {first_line(error)}") from error
         tick(self.cost * len(x))
-        return Proposal(self._checked(found, x, index))
+        adversarial = self._checked(found, x, index)
+        return Proposal(adversarial, {"distance": (adversarial - x).abs().flatten(1).amax(1).cpu().numpy()})
 
     def _checked(self, found: Any, x: Tensor, index: np.ndarray) -> Tensor:
-        if not isinstance(found, Tensor) or found.shape != x.shape:
-            what = f"a tensor of {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        if not isinstance(found, Tensor) or found.shape != x.shape or found.is_complex():
+            what = f"a {type(found).__name__}"
+            if isinstance(found, Tensor):
+                what = f"a tensor of {tuple(found.shape)}, {str(found.dtype).removeprefix('torch.')}"
             raise ProtocolError(
                 f"attack {self.target} returned {what}; return adversarial inputs in the shape of x, {tuple(x.shape)}."
             )
@@ -138,8 +141,9 @@ def _asked(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def _check_signature(target: str, function: Callable[..., Any]) -> None:
     written = f"def {target.rpartition(':')[2]}(model, x, y, epsilon)"
-    if inspect.isclass(function):
-        raise ProtocolError(f"attack {target}: it is a class; give a function, {written}.")
+    if not inspect.isfunction(function):
+        kind = "class" if inspect.isclass(function) else type(function).__name__
+        raise ProtocolError(f"attack {target}: it is a {kind}; give a function, {written}.")
     given: list[Any] = [None] * len(_GIVEN)
     try:
         inspect.signature(function).bind(*given, **dict.fromkeys(k for k in _asked(function) if k in _OFFERED))
@@ -151,11 +155,12 @@ def _check_signature(target: str, function: Callable[..., Any]) -> None:
 
 
 @contextmanager
-def _seeded(seed: int, index: np.ndarray, device: torch.device) -> Iterator[None]:
-    """Seed the generators a function may draw from by the run's seed and the batch, and put them back."""
+def _kept_to_itself(seed: int, index: np.ndarray, device: torch.device) -> Iterator[None]:
+    """Seed what a function may draw from by the run's seed and the batch; put back what it sets for all the process."""
     drawn = int(sha256_json([seed, index.tolist()])[:15], 16) % MAX_SEED
-    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (it is the global one that is drawn from)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the one that is drawn from)
+    of_numbers = torch.get_default_dtype()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():
         torch.manual_seed(drawn)
         random.seed(drawn)
         np.random.seed(drawn % 2**32)  # noqa: NPY002
@@ -164,3 +169,4 @@ def _seeded(seed: int, index: np.ndarray, device: torch.device) -> Iterator[None
         finally:
             random.setstate(of_python)
             np.random.set_state(of_numpy)  # noqa: NPY002
+            torch.set_default_dtype(of_numbers)

@@ -59,6 +59,7 @@ def evaluate(
     out: own.Out = None,
     as_json: shared_options.AsJsonAlone = False,
     format: own.Printed = Format.TABLE,
+    union: own.Union = False,
     fresh: own.Fresh = False,
 ) -> None:
     """Attack a model and report, class by class, what breaks."""
@@ -76,7 +77,7 @@ def evaluate(
     }
     radii = {"epsilon": epsilon, "max_epsilon": max_epsilon, "resolution": resolution, "step": step}
     group = list(dict.fromkeys(group or []))
-    _refuse_contradictions(model, models, transfer_from, model_dir, group, format, as_json=as_json)
+    _refuse_contradictions(model, models, transfer_from, model_dir, group, format, as_json=as_json, union=union)
     chosen_engine = _engine(engine, address, cpus_per_task, gpus_per_task)
     computing = Computing(batch_size, device, precision.value, chosen_engine, fresh)
     loading: dict[str, Any] = {
@@ -96,7 +97,10 @@ def evaluate(
     if model is None:
         _evaluate_all(models or [], protocol_of, loading, computing, out, format, as_json=as_json)
     else:
-        _evaluate_one(model, protocol_of(model), loading, computing, out, group, format, as_json=as_json)
+        asked = protocol_of(model)
+        if union and len(asked.together) < 2:
+            raise ProtocolError(f"--union is for two attacks or more, such as --attacks {asked.attacks[0]},autoattack.")
+        _evaluate_one(model, asked, loading, computing, out, group, format, as_json=as_json, union=union)
 
 
 def _refuse_contradictions(
@@ -108,6 +112,7 @@ def _refuse_contradictions(
     format: Format,
     *,
     as_json: bool,
+    union: bool,
 ) -> None:
     """Refuse options that do not go together, whatever their values."""
     if as_json and format is not Format.TABLE:
@@ -120,6 +125,8 @@ def _refuse_contradictions(
         raise ModelError("--model-dir is where models robustbench:ID lie; none is asked for.")
     if group and format is Format.CSV:
         raise ProtocolError("--format csv has the classes alone: print groups in another format, or with --json.")
+    if union and model is None:
+        raise ProtocolError("--union is for one --model; of kept tables fairbench.metrics.with_union.")
     if group and model is None:
         raise ProtocolError("--group is for one --model; with --models use --out and `fairbench eou`.")
 
@@ -134,7 +141,7 @@ def _evaluate_all(
     *,
     as_json: bool,
 ) -> None:
-    from fairbench.models.loading import refuse_normalised
+    from fairbench.models.loading import refuse_normalised, takes_architecture
     from fairbench.models.patterns import matching
 
     def asked(name: str) -> "Protocol":
@@ -144,9 +151,11 @@ def _evaluate_all(
 
     def load(name: str) -> "tuple[Inputs, Protocol]":
         protocol = asked(name)
-        return _load(name, protocol, loading), protocol
+        own = loading if takes_architecture(name) or not for_some else {**loading, "arch": None}
+        return _load(name, protocol, own), protocol
 
     named = matching(models)
+    for_some = any(map(takes_architecture, named.values()))  # then --arch is theirs, and others bring their own
     options.refuse_for_all(asked, named.values())
     evaluate_models(named, load, computing, out, format.value, as_json=as_json)
 
@@ -161,8 +170,9 @@ def _evaluate_one(
     format: Format,
     *,
     as_json: bool,
+    union: bool,
 ) -> None:
-    from fairbench.metrics import summarize
+    from fairbench.metrics import summarize, with_union
     from fairbench.metrics.groups import group_errors
     from fairbench.reports import folder
 
@@ -170,10 +180,11 @@ def _evaluate_one(
         inputs = _load(model, protocol, loading)
         check_attributes(group, inputs.dataset)
         outcomes, cached = run_shown(inputs, protocol, computing, out=out)
-        summary = summarize(outcomes)
+        shown = with_union(outcomes) if union else outcomes
+        summary = summarize(shown)
         if out is not None:
             folder.keep(outcomes, summary, out)
-    groups = [group_errors(outcomes, attribute, attack) for attribute in group for attack in outcomes.attacks]
+    groups = [group_errors(shown, attribute, attack) for attribute in group for attack in shown.attacks]
     _print(summary, format, as_json, groups)
     if cached:
         run = outcomes.manifest["run"]

@@ -86,6 +86,9 @@ TransferFrom = Annotated[
     ),
 ]
 Groups = Annotated[list[str] | None, typer.Option(help="Also the errors by an attribute of the data; give it again.")]
+Union = Annotated[
+    bool, typer.Option("--union", help="Also the errors under all the attacks together: broken by any of them.")
+]
 Output = Annotated[str | None, typer.Option(help="Which output holds the logits (a tuple's index, a dict's key).")]
 Resize = Annotated[str | None, typer.Option(help="Image size, such as 32 or 24x32. Default: what the model demands.")]
 DropClasses = Annotated[

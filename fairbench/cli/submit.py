@@ -113,7 +113,9 @@ def _evaluate_and_pack(
     from fairbench.evaluation import Protocol
     from fairbench.evaluation.inputs import load_inputs
     from fairbench.leaderboard.submission import pack
+    from fairbench.metrics import summarize
     from fairbench.models.export import export
+    from fairbench.reports.tables import gist
 
     protocol = Protocol.named(said["protocol"])
     inputs = load_inputs(model, protocol, **loading)
@@ -122,6 +124,8 @@ def _evaluate_and_pack(
     card = _card(said | _how_to_load(exported) | {"dataset": inputs.dataset.name}, weights_url, sha256)
     outcomes, _ = run_shown(inputs, protocol, computing, out=out)
     pack(out, card, outcomes, packed)
+    for attack in summarize(outcomes).attacks.values():
+        print(gist(attack))
 
 
 def _key(title: str) -> str:

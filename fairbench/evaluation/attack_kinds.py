@@ -5,11 +5,13 @@ Attacks are imported when they are built: a protocol is read, and printed, witho
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairbench.errors import ProtocolError
+from fairbench.outcomes.schema import UNION
 from fairbench.registry import is_own_code, own_code_spelling, plain_name, suggest
 
 if TYPE_CHECKING:
@@ -135,8 +137,8 @@ def kind_of(name: str) -> Kind:
     if is_own_code(name):
         _check_column(name)
         return _OF_ONES_OWN
-    if spelled := own_code_spelling(name, "FUNCTION"):
-        raise ProtocolError(f"unknown attack '{name}'. One's own is '{spelled}'.")
+    if (spelling := own_code_spelling(name, "FUNCTION")) not in ("", name):
+        raise ProtocolError(f"unknown attack '{name}'. One's own is '{spelling}'.")
     near = suggest(name, ("pgd20", *_BY_NAME)) if meant is None else f" Did you mean '{meant}'?"
     raise ProtocolError(f"unknown attack '{name}'.{near} pgdN is PGD with N steps.")
 
@@ -151,10 +153,15 @@ def spelled(attack: Any) -> str:
     """
     if isinstance(attack, str):
         return attack.strip()
-    name = getattr(attack, "__qualname__", "")
-    if not callable(attack) or not name.isidentifier():
+    home, name = getattr(attack, "__module__", None), getattr(attack, "__qualname__", "")
+    if not callable(attack) or not home or not name.isidentifier():
         raise ProtocolError(f"attack {attack!r}: give a name such as 'pgd20', or a function of a module.")
-    return f"{attack.__module__}:{name}"
+    if getattr(sys.modules.get(home), name, None) is not attack:
+        raise ProtocolError(
+            f"attack {home}:{name}: that name means another function than the one given (it is wrapped, or its module "
+            "was loaded again); give the module's own."
+        )
+    return f"{home}:{name}"
 
 
 def is_pgd(name: str) -> bool:
@@ -222,7 +229,9 @@ def _meant(name: str) -> str | None:
 def _check_column(name: str) -> None:
     """Refuse a function whose column would be none, or that of something else."""
     column = column_of(name)
+    if not column or name.startswith(":"):
+        raise ProtocolError(f"attack '{name}': name one's own as package.module:function.")
     if not _COLUMN.match(column):
         raise ProtocolError(f"attack {name}: '{column}' is no column; name the function by letters a-z, digits and _.")
-    if column in _BY_NAME or column == "clean" or is_pgd(column):
+    if column in _BY_NAME or column in ("clean", UNION) or is_pgd(column):
         raise ProtocolError(f"attack {name}: '{column}' is a built-in column; give the function another name.")

@@ -13,6 +13,7 @@ from fairbench.datasets import Dataset
 from fairbench.errors import ModelError
 from fairbench.metrics import Summary
 from fairbench.models.base import Normalize
+from fairbench.outcomes import Outcomes
 
 SMALL_CLASS = 50
 """Below this many examples, a class's interval is about as wide as the differences one looks for."""
@@ -23,6 +24,7 @@ _STRONGER = 10.0
 _ROUNDING = 1e-3
 """Share of the largest logit that two passes may differ by: kernels that add in another order stay far below."""
 _BROKEN = 95.0
+_UNTOUCHED = 0.1
 
 
 def check_model(
@@ -102,6 +104,31 @@ def check_results(summary: Summary) -> list[str]:
             found.append(
                 f"{attack.attack} breaks every class almost whole (robust errors from {least:.0f} %): a CRU_s near 0 "
                 "is then no sign of fairness."
+            )
+    return found
+
+
+def check_proposals(outcomes: Outcomes) -> list[str]:
+    """Return warnings about attacks of one's own: points outside the ball, and examples that they did not touch."""
+    found = []
+    clean_right = (outcomes.frame["clean_pred"] == outcomes.frame["label"]).to_numpy()
+    for attack in outcomes.attacks:
+        if f"{attack}_distance" not in outcomes.frame:
+            continue
+        distance = outcomes.frame[f"{attack}_distance"].to_numpy()
+        epsilon = outcomes.manifest["attacks"][attack]["epsilon"]
+        outside = distance > epsilon * (1 + _ROUNDING)
+        if outside.any():
+            found.append(
+                f"{attack}: {outside.sum():,} of {len(distance):,} points were outside the ball, up to "
+                f"{distance.max():.3g} from the example where epsilon is {epsilon:.3g}, and were moved to its border: "
+                "another scale, norm or epsilon?"
+            )
+        same = (distance == 0) & clean_right
+        if same.sum() > _UNTOUCHED * clean_right.sum():
+            found.append(
+                f"{attack}: {same.sum():,} of {clean_right.sum():,} examples that are classified right came back as "
+                "they were; they count as withstanding."
             )
     return found
 

@@ -61,6 +61,7 @@ class Execution:
         frame = pd.concat([shard for shard, _ in done], ignore_index=True)
         outcomes = Outcomes(frame, self._run.manifest(self._warnings, [metadata for _, metadata in done]))
         outcomes.manifest["warnings"] += diagnostics.check_results(summarize(outcomes))
+        outcomes.manifest["warnings"] += diagnostics.check_proposals(outcomes)
         outcomes.write(self._folder)
         shutil.rmtree(self._shards, ignore_errors=True)
         return outcomes

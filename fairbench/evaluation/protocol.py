@@ -1,7 +1,10 @@
 """Protocols: which examples, which attacks, with which numbers (docs/definitions.md, docs/evaluate.md)."""
 
 import math
+import numbers
 import operator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,10 +78,8 @@ class Protocol:
     in_range: bool = False
 
     def __post_init__(self) -> None:
-        for names in ("attacks", "protect"):
-            value = getattr(self, names)
-            listed = value.split(",") if isinstance(value, str) else value or ()
-            object.__setattr__(self, names, tuple(name for name in map(spelled, listed) if name))
+        object.__setattr__(self, "attacks", tuple(map(spelled, _listed(self.attacks))))
+        object.__setattr__(self, "protect", tuple(str(name).strip() for name in _listed(self.protect)))
         for radius in ("epsilon", "max_epsilon", "resolution", *(["step"] if self.step is not None else [])):
             if isinstance(value := getattr(self, radius), str):
                 object.__setattr__(self, radius, parse_fraction(value, radius))
@@ -133,6 +134,11 @@ class Protocol:
         if steps is None:
             return changed
         return replace(changed, attacks=tuple(f"pgd{steps}" if is_pgd(a) else a for a in changed.attacks))
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The attacks at one radius: what an example withstands is told by all of these (:func:`with_union`)."""
+        return tuple(attack for attack in self.attacks if not kind_of(attack).searches)
 
     @property
     def pgd_step(self) -> float:
@@ -204,6 +210,13 @@ def parse_fraction(text: str, what: str) -> float:
         raise ProtocolError(f"{what} '{text}': give a number such as 8/255 or 0.031.") from None
 
 
+def _listed(value: Any) -> list[Any]:
+    """Return one or several: a text names several with commas."""
+    several = value.split(",") if isinstance(value, str) else value
+    several = several or () if isinstance(several, Iterable) or several is None else (several,)
+    return [one for one in several if not isinstance(one, str) or one.strip()]
+
+
 def parse_whole(value: int | str, what: str) -> int:
     """Read 20 or "20".
 
@@ -213,6 +226,8 @@ def parse_whole(value: int | str, what: str) -> int:
         It is no whole number.
     """
     try:
+        if isinstance(value, bool) or (isinstance(value, str) and not re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", value)):
+            raise ValueError
         return int(value) if isinstance(value, str) else operator.index(value)
     except (ValueError, TypeError):
         raise ProtocolError(f"{what} '{value}': give a whole number, such as 20.") from None
@@ -226,6 +241,8 @@ def default_protocol(dataset: str) -> str:
 
 
 def _check_radius(what: str, value: float, *, pixels: bool) -> None:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise ProtocolError(f"{what} {value!r}: give a number such as 8/255 or 0.031.")
     if not pixels and (not math.isfinite(value) or value <= 0):
         raise ProtocolError(f"{what} {value:g}: it must be finite and greater than 0, in the unit of the features.")
     if pixels and (not math.isfinite(value) or value <= 0):

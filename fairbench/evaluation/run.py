@@ -210,6 +210,8 @@ class Run:
                 notes.append(f"AutoAttack leaves an example as it is that {self.source.name} misclassifies")
         if self.precision != "fp32":
             notes.append(f"gradients in {self.precision}: attacks computed so; every verdict is the float32 model's")
+            if own := [attack.name for attack in self.attacks if getattr(attack, "foreign", False)]:
+                notes.append(f"gradients of {', '.join(own)} are in float32 all the same")
         if "autoattack" in self.protocol.attacks and self.dataset.num_classes <= 3:
             notes.append(
                 f"AutoAttack for {self.dataset.num_classes} classes is APGD-CE, FAB and Square: the targeted DLR loss "

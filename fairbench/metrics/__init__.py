@@ -2,5 +2,6 @@
 
 from fairbench.metrics.comparison import compare
 from fairbench.metrics.summary import AttackSummary, Summary, summarize
+from fairbench.metrics.union import with_union
 
-__all__ = ["AttackSummary", "Summary", "compare", "summarize"]
+__all__ = ["AttackSummary", "Summary", "compare", "summarize", "with_union"]

@@ -49,6 +49,14 @@ class AttackSummary:
     least_steps: LeastSteps | None = None
     """Of a count of the least steps, whose errors are those after all steps, any iterate counting."""
 
+    def __repr__(self) -> str:
+        errors = (
+            f"{name} {getattr(self, f'avg_{name}'):.2f}, worst {getattr(self, f'worst_{name}'):.2f} "
+            f"{getattr(self, f'worst_{name}_class')}"
+            for name in ("std", "rob")
+        )
+        return f"<AttackSummary of {self.attack}, {self.n:,} examples: {'; '.join(errors)}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, NaN as None."""
         scalars = (

@@ -1,22 +1,16 @@
 """A model as the evaluation sees it: a module from images in [0, 1] to logits, with its name and hashes."""
 
-import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fairbench.errors import ModelError
 from fairbench.models.cards import ModelCard
-from fairbench.own_code import source_of, with_imports
-from fairbench.provenance import sha256_array, sha256_bytes, sha256_state
-
-_PLAIN = (bool, int, float, str, tuple)
-"""Types of attributes that a forward pass may depend on and that have one spelling."""
+from fairbench.own_code import source_of, spelt, with_imports
+from fairbench.provenance import sha256_bytes, sha256_state
 
 
 @dataclass(frozen=True)
@@ -58,32 +52,17 @@ class Model:
     @cached_property
     def code_sha256(self) -> str:
         """Hash of what the weights do not say: module tree, plain attributes, classes' sources and what they import."""
-        sources, settings = set(), []
+        sources, settings = {}, []
         for name, module in self.module.named_modules():
             kept = {k: v for k, v in vars(module).items() if k[0] != "_" and k != "training"}
-            settings.append(f"{name}:{sorted((k, v) for k, v in kept.items() if isinstance(v, _PLAIN))}")
-            settings += [f"{name}.{k}:{said}" for k, v in sorted(kept.items()) if (said := _collection(v)) is not None]
+            said = {key: spelt(value, tensors=False) for key, value in kept.items()}  # a tensor: what a pass left
+            settings += [f"{name}.{key}:{text}" for key, text in sorted(said.items()) if text is not None]
             source = source_of(type(module))
             if source is not None and "torch/nn/modules" not in source.as_posix():
-                sources.add(source)
+                sources[source] = type(module).__module__
         described = [self.architecture, repr(self.module), *settings]
-        files = set().union(*map(with_imports, sources))
+        files = set().union(*(with_imports(source, name) for source, name in sources.items()))
         return sha256_bytes("\n".join(described).encode(), *(file.read_bytes() for file in sorted(files)))
-
-
-def _collection(value: Any) -> str | None:
-    """Return how a list, a dictionary or an array that a forward pass may use reads; None for anything else.
-
-    A tensor that is no buffer is mostly what a forward pass left: another after each.
-    """
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return sha256_array(value)
-    if not isinstance(value, list | dict | set | frozenset):
-        return None
-    try:
-        return json.dumps(sorted(value) if isinstance(value, set | frozenset) else value, sort_keys=True)
-    except (TypeError, ValueError):  # of modules, or of other things of one's own
-        return None
 
 
 def as_model(module: "Model | nn.Module", name: str | None = None) -> Model:

@@ -34,6 +34,7 @@ class Bfloat16(nn.Module):
     def __init__(self, rounded: nn.Module, exact: nn.Module, reach: float) -> None:
         super().__init__()
         self.rounded, self.exact, self.reach = rounded, exact, reach
+        self.eval()  # for whoever asks: attacks restore the mode they find
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, K) float32 logits; their gradient is that of the bfloat16 copy."""

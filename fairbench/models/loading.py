@@ -14,6 +14,9 @@ from fairbench.models.cards import CARD_FILE, RUN_FILE, ModelCard, card_names, l
 from fairbench.models.checkpoints import SUFFIXES, read_checkpoint, read_state, refuse_other_files
 from fairbench.models.weights import weights_path
 
+_RESULT = "manifest.json"
+"""A file that the folder of an evaluation has."""
+
 Floats = tuple[float, ...]
 
 
@@ -82,7 +85,7 @@ def load_model(
     elif _is_model_folder(text):
         folder = user_path(text)
         model = _load_card(read_card(folder / CARD_FILE), folder, num_classes, arch, shape)
-    elif arch is not None and not _is_path(text):
+    elif arch is not None and not takes_architecture(text):
         raise ModelError(f"--arch goes with a checkpoint file; '{text}' is none and brings its own architecture.")
     elif _is_path(text):
         model = _load_checkpoint(user_path(name), arch, num_classes, shape)
@@ -117,6 +120,11 @@ def refuse_normalised(name: str) -> None:
         raise ModelError(f"--mean and --std are for a checkpoint file; {name} brings its own normalisation.")
 
 
+def takes_architecture(name: str) -> bool:
+    """Whether an architecture has to be named, or may be, for a model: a file, or a folder whose card is no code."""
+    return not name.startswith(("robustbench:", "torchvision:")) and (_is_model_folder(name) or _is_path(name))
+
+
 def own_dataset(name: str) -> str:
     """Return the dataset a model is evaluated on when none is named.
 
@@ -129,6 +137,10 @@ def own_dataset(name: str) -> str:
         return "cifar10"
     if _is_model_folder(name):
         return read_card(user_path(name) / CARD_FILE).dataset
+    if _is_path(name) and not user_path(name).exists():
+        raise CheckpointError(f"checkpoint {user_path(name)} does not exist.")
+    if _is_path(name) and user_path(name).is_dir() and (user_path(name) / _RESULT).is_file():
+        raise ModelError(f"{name} is the result of an evaluation, not a model: fairbench compare reads it.")
     if _is_path(name) and user_path(name).is_dir():
         raise ModelError(f"{name} is a folder, not a file, and no training run that has ended: it has no {CARD_FILE}.")
     if _is_path(name):

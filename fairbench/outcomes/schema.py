@@ -17,6 +17,7 @@ least-steps_censored   bool         whether it did
 autoattack_broken_by   text, null   stage that broke the example, "clean" if none was needed; null: withstood all
 least-epsilon_epsilon  float32      least radius that breaks the example, 0 if clean is wrong; NaN: none tried did
 least-epsilon_censored bool         whether it withstood the largest radius tried
+<own>_distance         float32      largest change of an input that an attack of one's own proposed, before projection
 =====================  ===========  ====================================================================================
 """
 
@@ -32,6 +33,9 @@ FORMAT_VERSION = 1
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
 """What attacks may compute gradients in: as people say it, and as a manifest does. Verdicts are always in float32."""
+
+UNION = "any"
+"""What attacks together are called: a column that is computed from theirs, and never kept."""
 
 BASE = {"index": "int64", "label": "int16", "clean_pred": "int16", "clean_confidence": "float32"}
 _PREDICTION = re.compile(r"^(?P<attack>[a-z][a-z0-9-]*)_pred$")
@@ -59,7 +63,7 @@ def conform(frame: pd.DataFrame, num_classes: int) -> pd.DataFrame:
     types = {c: t for c, t in BASE.items() if c in frame.columns} | dict.fromkeys(predictions, "Int16")
     types |= {c: "Int16" for c in frame.columns if str(c).endswith("_broken_at")}
     types |= {c: "string" for c in frame.columns if str(c).endswith("_broken_by")}
-    types |= {c: "float32" for c in frame.columns if str(c).endswith("_epsilon")}
+    types |= {c: "float32" for c in frame.columns if str(c).endswith(("_epsilon", "_distance"))}
     types |= {c: "float32" for c in frame.columns if str(c).endswith("_label_confidence")}
     types |= {c: "bool" for c in frame.columns if str(c).endswith("_censored")}
     whole = ("index", "label", "clean_pred", *predictions)

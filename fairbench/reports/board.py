@@ -171,7 +171,7 @@ def as_text(board: Board) -> str:
         rank = rank_text(row) or "sample"
         rest = [entry.attack.worst_rob_class or "", extra_data_text(entry), "yes" if row.on_front else ""]
         rows.append([rank, name, attack_text(entry), *figures, *rest])
-    notes = "*: PGD-20 alone, a lower bound, by which none is told to be ahead of one of AutoAttack; "
+    notes = "*: PGD-20 alone; the true error may be higher, so it is never ahead of a model measured by AutoAttack; "
     notes += "sample: 1,000 images, not ranked; intervals: --markdown or --json"
     notes += f"; {BF16}: gradients in bf16, verdicts in float32" if in_bf16(board) else ""
     table = tabulated(rows, stacked(header, rows, "simple"), "simple", "left")

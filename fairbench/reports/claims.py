@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def _where(radius: str) -> str:
 
 def _section(paper: Paper, claim: Claim) -> str:
     parts = [f"### {claim.number}. {claim.title}", claim.report]
-    header = ["measure", "claimed"] + [cell for radius in paper.radii for cell in (_at(radius), "verdict")]
+    header = ["measure", "the paper"] + [cell for radius in paper.radii for cell in (_at(radius), "verdict")]
     for group in claim.groups:
         rows = []
         for row in group.rows:
@@ -182,11 +182,17 @@ def _section(paper: Paper, claim: Claim) -> str:
 def as_text(paper: Paper, claims: Sequence[Claim]) -> str:
     """Return the claims for a terminal."""
     radius_width = max(map(len, paper.radii))
-    lines = [f"{paper.key}: {paper.title}"]
+    lines = [f"{paper.key}: {paper.title}", ""]
     for claim in claims:
+        lines.append(f"{claim.number}. {claim.title}")
+        lines += [f"     {group.title}: {_verdicts(paper, group)}" for group in claim.groups]
+    for claim, following in zip(claims, (*claims[1:], None), strict=True):
         lines += ["", f"{claim.number}. {claim.title}", *_wrapped(claim.report)]
         for group in claim.groups:
             lines += ["", f"   {group.title}: {', '.join(group.models)}"]
+            if _is_absent(group):
+                lines += [f"     {text}" for text in dict.fromkeys(r.text for r in _readings(group))]
+                continue
             for row in group.rows:
                 lines.append(f"     {row.measure}" + (f" (the paper: {row.report})" if row.report else ""))
                 for radius in paper.radii:
@@ -194,11 +200,23 @@ def as_text(paper: Paper, claims: Sequence[Claim]) -> str:
                     judged = _judged(reading)
                     after = "" if judged == _NOTHING else f"   {judged}"
                     lines.append(f"       {radius:>{radius_width}}  {reading.text}{after}")
-            summary = "; ".join(_where(radius) + group_verdict(group, radius) for radius in paper.radii)
-            lines.append(f"     verdict: {summary}")
-        if claim.note:
+            lines.append(f"     verdict: {_verdicts(paper, group)}")
+        if claim.note and (following is None or following.note != claim.note):
             lines += ["", *_wrapped(claim.note)]
     return "\n".join(lines)
+
+
+def _verdicts(paper: Paper, group: Group) -> str:
+    return "; ".join(_where(radius) + group_verdict(group, radius) for radius in paper.radii)
+
+
+def _is_absent(group: Group) -> bool:
+    """Whether nothing of it was measured."""
+    return all(reading.verdict == MISSING for reading in _readings(group))
+
+
+def _readings(group: Group) -> Iterator[Reading]:
+    return (reading for row in group.rows for reading in row.readings.values())
 
 
 def to_dict(paper: Paper, claims: Sequence[Claim], missing: Sequence[str]) -> dict[str, Any]:

@@ -34,26 +34,31 @@ def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, s
         A model with kept results, a kept result (``MODEL.standard``), the folder of a run or submission, or its
         ``outcomes.parquet``.
     attack
-        Column of the tables; None for the first of AutoAttack and PGD-20 that both have. More examples come first.
+        Column of the tables; None for the first of AutoAttack, PGD-20 and what else attacks at one radius that both
+        have. More examples come first.
 
     Raises
     ------
     OutcomesError
         There is no such thing, or no attack that both were measured with.
     """
-    wanted = ATTACKS if attack is None else (attack,)
     found_a, found_b = _candidates(a), _candidates(b)
-    both = [
+    others = [one for found in found_a for one in found.attacks if one not in ATTACKS and not one.startswith("least-")]
+    wanted = (attack,) if attack is not None else (*ATTACKS, *dict.fromkeys(others))
+    shared = [
         (first, second, one)
         for one in wanted
         for first, second in product(found_a, found_b)
-        if one in first.attacks and one in second.attacks and _same_terms(first, second, one)
+        if one in first.attacks and one in second.attacks
     ]
+    both = [found for found in shared if _same_terms(*found)]
     if both:
-        return max(both, key=lambda found: len(found[0]))
+        preferred = [found for found in both if found[2] in ATTACKS]
+        return max(preferred or both, key=lambda found: len(found[0]))
+    differing = next((change for found in shared if (change := _other_terms(*found))), "")
     has = "; ".join(f"{name} has {_described(found)}" for name, found in ((a, found_a), (b, found_b)))
     raise OutcomesError(
-        f"{a} and {b} have no outcomes under {' or '.join(wanted)} on the same examples and by the same attack: {has}."
+        f"{a} and {b} were not measured on the same examples by the same {attack or 'attack'}: {has}.{differing}"
     )
 
 
@@ -64,6 +69,13 @@ def _described(candidates: list[Outcomes]) -> str:
         for found in candidates
     ]
     return ", ".join(dict.fromkeys(said))
+
+
+def _other_terms(a: Outcomes, b: Outcomes, attack: str) -> str:
+    """Say in what the attacks of one name differ, if they do."""
+    first, second = (outcomes.manifest.get("attacks", {}).get(attack, {}) for outcomes in (a, b))
+    keys = [key for key in {**first, **second} if key != "seed" and first.get(key) != second.get(key)]
+    return f" Their {attack} differ in {', '.join(keys)}." if keys else ""
 
 
 def _same_terms(a: Outcomes, b: Outcomes, attack: str) -> bool:
@@ -90,6 +102,8 @@ def _candidates(text: str) -> list[Outcomes]:
     if not own:
         models = sorted({name.partition(".")[0] for name in names})
         near = suggest(text, models, "fairbench models")
+        if path.is_file():
+            near = f" Evaluate it first: fairbench evaluate --model {text} --out DIR, and compare DIR."
         raise OutcomesError(f"no kept result, run folder or table '{text}'.{near}")
     return [read_result(name) for name in sorted(own, key=_preference)]
 

@@ -241,6 +241,9 @@ def _group(
         if before in printed.index and after in printed.index:
             start, end = (float(printed[metric][method]) for method in (before, after))
             report = f"{start:.2f} to {end:.2f}: {end - start:+.2f}"
+            claimed_to_rise = metric in (above or ()) or metric in (below or {})
+            if (end > start) != claimed_to_rise:
+                report += f" (claimed: {'higher' if claimed_to_rise else 'lower'})"
         boundary, name = (below or {}).get(metric, (0.0, METRICS[metric]))
         take = point_change(_QUANTITY[quantity], rate, above=metric in (above or ()), boundary=boundary)
         rows.append(row(name, report, take))

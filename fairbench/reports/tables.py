@@ -4,13 +4,14 @@ import csv
 import io
 import math
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.metrics import AttackSummary, Summary
 from fairbench.metrics.groups import SMALLEST, GroupErrors
 from fairbench.metrics.least_epsilon import LeastEpsilons
 from fairbench.metrics.least_steps import LeastSteps
-from fairbench.outcomes.schema import PRECISIONS
+from fairbench.outcomes.schema import PRECISIONS, UNION
 from fairbench.reports.text_tables import tabulated
 from fairbench.reports.values import count, epsilon_text, fraction, radius, rate
 
@@ -107,7 +108,7 @@ def step_cells(row: Mapping[Hashable, Any]) -> list[str]:
 
 def headline(summary: Summary) -> str:
     """Return what was evaluated: model, dataset, how many examples (and that they are a sample), protocol, seed."""
-    changed = changes_text(summary)
+    changed = changes_text(replace(summary, modified={k: v for k, v in summary.modified.items() if k != "seed"}))
     protocol = summary.protocol + (f", modified: {changed}" if changed else "")
     sample = " (a quick look: at most the first 100 of each class)" if summary.protocol == "quick" else ""
     source = "" if summary.transfer_from is None else f"; transfer: attacks made for {summary.transfer_from}"
@@ -137,7 +138,15 @@ def attack_line(attack: AttackSummary) -> str:
     """Return the attack's name and epsilon, and how many rows it has no measurement for."""
     epsilon = "" if attack.epsilon is None else f", epsilon {epsilon_text(attack.epsilon)}"
     missing = f"; {attack.not_measured} examples not measured" if attack.not_measured else ""
-    return f"{attack.attack}{epsilon}{missing}: error in percent [95 % interval], lower is better"
+    name = "any attack" if attack.attack == UNION else attack.attack
+    return f"{name}{epsilon}{missing}: error in percent [95 % interval], lower is better"
+
+
+def gist(attack: AttackSummary) -> str:
+    """Return in a line what an attack did: average and worst robust error, with their intervals."""
+    average = rate(attack.avg_rob, attack.intervals["avg_rob"])
+    worst = rate(attack.worst_rob, attack.intervals["worst_rob"])
+    return f"{attack.attack}: robust error {average} on average, {worst} of {attack.worst_rob_class}, the worst class"
 
 
 def as_text(summary: Summary, format: TextFormat) -> str:

@@ -1,13 +1,19 @@
 """Attacks of one's own: judged, resumed and told apart like built-in ones; what is wrong with them is one line."""
 
+import importlib
 import random
+import re
+import sys
 import textwrap
+from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from linear_models import linear, run
+from torch import nn
 
 from fairbench import Protocol, evaluate, summarize
 from fairbench.attacks.base import PIXELS, ThreatModel
@@ -127,26 +133,230 @@ def test_what_it_draws_depends_on_seed_and_batch_alone(write):
     assert not torch.equal(points(0, index + 8), first)
 
 
-def test_a_function_is_named_by_itself_in_python(write, data, monkeypatch):
+def test_a_function_is_named_by_itself_in_python(write):
     target = write(OPTIMAL, "optimal")
-    module = __import__(target.partition(":")[0])
+    module = importlib.import_module(target.partition(":")[0])
     assert Protocol(attacks=("pgd20", module.optimal)).attacks == ("pgd20", target)
+    assert Protocol(attacks=module.optimal).attacks == (target,)
 
 
-def test_another_source_is_another_run(write, data, tmp_path):
-    source = "from step_of_mine import STEP\n\ndef mine(model, x, y): return x + STEP\n"
-    (tmp_path / "step_of_mine.py").write_text("STEP = 0.1")
+def test_a_function_that_its_name_does_not_mean_is_refused(write):
+    target = write(
+        """
+        from functools import wraps
+
+        def strong(model, x, y): return x
+
+        @wraps(strong)
+        def stronger(model, x, y): return 1 - x
+        """,
+        "stronger",
+    )
+    module = importlib.import_module(target.partition(":")[0])
+    with pytest.raises(ProtocolError, match="that name means another function than the one given"):
+        Protocol(attacks=(module.stronger,))
+
+
+def test_a_function_that_was_typed_in_is_refused(data):
+    typed = ModuleType("typed_in")
+    exec("def mine(model, x, y): return x", vars(typed))
+    sys.modules["typed_in"] = typed
+    try:
+        with pytest.raises(ProtocolError, match="it lies in no file"):
+            evaluate(linear(), data, Protocol(attacks=(typed.mine,)), device="cpu")
+    finally:
+        del sys.modules["typed_in"]
+
+
+@pytest.fixture
+def anew(data):
+    """Return the name of the run of an attack, as a Python that has just begun would give it."""
+
+    def name(target: str) -> str:
+        for module in [m for m in sys.modules if m.startswith(("attacks_", "beside_", "package_of_"))]:
+            del sys.modules[module]
+        importlib.invalidate_caches()
+        return identify(linear(), data, Protocol(attacks=(target,)), device="cpu")
+
+    return name
+
+
+BESIDE = "STEP = {step}\n\ndef wrapped(function): return lambda *given: function(*given)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "edit"),
+    [
+        ("def mine(model, x, y): return x + 0.1", ("0.1", "0.2")),
+        ("from beside_it import STEP\n\ndef mine(model, x, y): return x + STEP", None),
+        ("import torch\n\n@torch.enable_grad()\ndef mine(model, x, y): return x + 0.1", ("0.1", "0.2")),
+        ("from beside_it import wrapped\n\n@wrapped\ndef mine(model, x, y): return x + 0.1", ("0.1", "0.2")),
+        ("from beside_it import STEP, wrapped\n\nmine = wrapped(lambda model, x, y: x + STEP)", None),
+    ],
+)
+def test_another_source_is_another_run(source, edit, write, anew, tmp_path):
+    (tmp_path / "beside_it.py").write_text(BESIDE.format(step=0.1))
     target = write(source, "mine")
-    home = Path(tmp_path, target.partition(":")[0]).with_suffix(".py")
+    first = anew(target)
+    assert anew(target) == first
+    if edit is None:
+        (tmp_path / "beside_it.py").write_text(BESIDE.format(step=0.2))
+    else:
+        Path(tmp_path, target.partition(":")[0]).with_suffix(".py").write_text(source.replace(*edit))
+    assert anew(target) != first
+
+
+def test_a_helper_in_a_package_without_init_is_code(anew, tmp_path, write):
+    write("", "")  # the folder is on the path
+    (tmp_path / "package_of_mine").mkdir()
+    (tmp_path / "package_of_mine" / "mine.py").write_text(
+        "from package_of_mine.helper import STEP\n\ndef mine(model, x, y): return x + STEP\n"
+    )
+    names = []
+    for step in (1, 2, 1):
+        (tmp_path / "package_of_mine" / "helper.py").write_text(f"STEP = {step}")
+        names.append(anew("package_of_mine.mine:mine"))
+    assert names[0] == names[2] != names[1]
+
+
+def test_settings_and_arrays_of_its_module_are_part_of_it(write, data, tmp_path):
+    np.savez(tmp_path / "given.npz", inputs=np.zeros(3))
+    target = write(
+        f"""
+        import numpy as np
+        import torch
+
+        STEP, GIVEN, MOVED = 0.1, dict(np.load({str(tmp_path / "given.npz")!r})), torch.zeros(2)
+
+        def mine(model, x, y, scale=1.0): return x + STEP * scale
+        """,
+        "mine",
+    )
+    module = importlib.import_module(target.partition(":")[0])
 
     def name() -> str:
         return identify(linear(), data, Protocol(attacks=(target,)), device="cpu")
 
-    first = name()
-    (tmp_path / "step_of_mine.py").write_text("STEP = 0.2")
-    second = name()
-    home.write_text(source.replace("+ STEP", "- STEP"))
-    assert len({first, second, name()}) == 3
+    names = [name(), name()]
+    assert names[0] == names.pop()
+    module.STEP = 0.2
+    names.append(name())
+    module.GIVEN["inputs"][0] = 1
+    names.append(name())
+    module.MOVED += 1
+    names.append(name())
+    module.mine.__defaults__ = (2.0,)
+    names.append(name())
+    assert len(set(names)) == 5
+
+
+def test_code_that_was_edited_while_python_runs_what_it_was_is_refused(write, data, tmp_path):
+    target = write("def mine(model, x, y): return x", "mine")
+    home = target.partition(":")[0]
+    evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu")
+    (tmp_path / f"{home}.py").write_text("def mine(model, x, y): return 1 - x")
+    with pytest.raises(ProtocolError, match=f"{home}.py was edited, and this Python still runs what it was"):
+        evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu")
+    importlib.invalidate_caches()
+    importlib.reload(sys.modules[home])
+    evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu")
+
+
+def test_versions_of_the_packages_it_imports_are_kept(write):
+    kept = built(write("def mine(model, x, y):\n    import pandas.api as pd, os\n    return x", "mine")).parameters()
+    assert kept["packages"] == {"pandas": version("pandas")}
+
+
+HARMS = """
+    import torch
+
+    def trains(model, x, y):
+        model.train()
+        model(x)
+        return x
+
+    def zeroes(model, x, y):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.zero_()
+        return x
+
+    def hooks(model, x, y):
+        model[1].register_forward_hook(lambda module, given, found: -found)
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+        return x
+
+    def flips(model, x, y):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.neg_()
+        return x + 0.01 * (model(x).argmax(1) == y).view(-1, 1, 1, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "warning"),
+    [
+        ("x", r"mine: \d+ of \d+ examples that are classified right came back as they were; they count as withst"),
+        ("x * 255", r"mine: 60 of 60 points were outside the ball, up to \d+ from the example where epsilon is 0.0314"),
+        ("x + 0.05 * (index[0] == 0)", r"mine: 20 of 60 points were outside the ball, up to 0.05 from"),
+        ("x + 8 / 255", None),
+    ],
+)
+def test_an_attack_that_looks_wrong_is_warned_of(returned, warning, write, data):
+    target = write(f"def mine(model, x, y, index): return {returned}", "mine")
+    outcomes = evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu", batch_size=20)
+    about = [said for said in outcomes.manifest["warnings"] if said.startswith("mine:")]
+    assert bool(about) == (warning is not None)
+    assert warning is None or any(re.search(warning, said) for said in about)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("function", ["trains", "zeroes", "hooks", "flips"])
+def test_what_it_does_to_the_model_is_gone_with_the_batch(function, precision, write, data):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 2))
+    target = write(HARMS, function)
+    options = {"device": "cpu", "batch_size": 7, "precision": precision}
+    plain = evaluate(model, data, Protocol(attacks=("pgd5",)), **options)
+    beside = evaluate(model, data, Protocol(attacks=(target, "pgd5")), **options)
+    assert beside.frame["pgd5_pred"].equals(plain.frame["pgd5_pred"])
+    alone = evaluate(model, data, Protocol(attacks=(target,)), device="cpu", batch_size=60)
+    assert beside.frame[f"{function}_pred"].equals(alone.frame[f"{function}_pred"])
+    assert (torch.get_default_dtype(), torch.is_grad_enabled()) == (torch.float32, True)
+
+
+def test_the_model_it_gets_is_as_it_was_written(write, data):
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features = nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.Conv2d(32, 32, 1))
+            self.head = nn.Linear(32, 2)
+
+        def embed(self, x):
+            return self.features(x).mean((2, 3))
+
+        def forward(self, x):
+            return self.head(self.embed(x))
+
+    target = write(
+        """
+        import torch
+
+        def looks(model, x, y):
+            seen = []
+            model.features.register_forward_hook(lambda module, given, found: seen.append(found))
+            x.requires_grad_()
+            (gradient,) = torch.autograd.grad(model(x).sum() + model.embed(x).sum(), x)
+            assert len(seen) == 2 and seen[0].is_contiguous()
+            assert not model.training and not any(p.requires_grad for p in model.parameters())
+            return x + gradient.view(len(x), -1).sign().view_as(x)
+        """,
+        "looks",
+    )
+    outcomes = evaluate(Network(), data, Protocol(attacks=(target,)), device="cpu", precision="bf16")
+    assert any("gradients of looks are in float32" in note for note in outcomes.manifest["notes"])
 
 
 @pytest.mark.parametrize(
@@ -161,12 +371,15 @@ def test_another_source_is_another_run(write, data, tmp_path):
             r"cannot be called with model, x, y .*; write def few\(model, x, y, epsilon\)",
         ),
         ("def more(model, x, y, alpha): ...", "more", "missing a required argument: 'alpha'"),
+        ("from functools import partial\nmine = partial(print)", "mine", "it is a partial; give a function"),
         ("def none(model, x, y): ...", "none", r"returned a NoneType; return adversarial inputs in the shape of x"),
-        ("def cut(model, x, y): return x[1:]", "cut", r"returned a tensor of \(59, 1, 4, 4\)"),
+        ("def cut(model, x, y): return x[1:]", "cut", r"returned a tensor of \(59, 1, 4, 4\), float32; return"),
+        ("def full(model, x, y): raise MemoryError", "full", "pass a smaller --batch-size"),
+        ("class E(Exception):\n  def __str__(self): 1 / 0\ndef odd(model, x, y): raise E", "odd", ":odd raised E"),
         ("def nan(model, x, y): return x / 0 - x / 0", "nan", "returned NaN or infinity for example 0"),
         ("def bad(model, x, y): return x @ y", "bad", "attack .*:bad raised RuntimeError"),
         ("def leaves(model, x, y): raise SystemExit(3)", "leaves", "attack .*:leaves raised SystemExit: 3"),
-        ("made = eval('lambda model, x, y: x')", "made", "it lies in no file"),
+        ("def complex_(model, x, y): return x + 0j", "complex_", r"returned a tensor of \(60, 1, 4, 4\), complex64"),
         ("def pgd20(model, x, y): return x", "pgd20", "'pgd20' is a built-in column; give the function another name"),
         ("def least_epsilon(model, x, y): return x", "least_epsilon", "'least-epsilon' is a built-in column"),
         ("def clean(model, x, y): return x", "clean", "'clean' is a built-in column"),
@@ -189,6 +402,10 @@ def test_what_is_wrong_is_one_line(source, function, message, write, data):
         (("my_attacks.py",), "One's own is 'my_attacks:FUNCTION'"),
         ((lambda model, x, y: x,), "give a name such as 'pgd20', or a function of a module"),
         ((20,), "attack 20: give a name"),
+        (20, "attack 20: give a name"),
+        (("my_attacks:",), "name one's own as package.module:function"),
+        ((":one",), "name one's own as package.module:function"),
+        (("torchvision:one",), "unknown attack 'torchvision:one'. Known"),
     ],
 )
 def test_a_name_that_cannot_be_one_is_one_line(attacks, message):

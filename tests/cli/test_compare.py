@@ -72,11 +72,11 @@ def test_a_name_is_no_mathematics_and_no_column(cli: Cli, tmp_path: Any) -> None
         ((A, "bat_lenet5_fashion_mnis"), f"Did you mean '{B}'"),
         (
             (A, "lenet5_fashion_adversarial.standard.epsilon-16-255"),
-            "no outcomes under autoattack or pgd20 on the same",
+            "has 10,000 of fashion_mnist (pgd20). Their pgd20 differ in epsilon.",
         ),
         (
             ("standard_mlp_adult.sooksatra2022", "pgd_at_mlp_adult.sooksatra2022.transfer-standard_mlp_adult"),
-            "on the same examples and by the same attack",
+            "were not measured on the same examples by the same attack",
         ),
         (
             (A, B, "--attack", "pgd7"),

@@ -15,6 +15,7 @@ import torch
 from fairbench.models.architectures.small_cnn import SmallCNN
 
 Cli = Callable[..., Any]
+ZOO = "bat_lenet5_fashion_mnist"
 FILES = {"outcomes.parquet", "manifest.json", "summary.json", "classes.png"}
 ATTACK_KEYS = set(
     "epsilon avg_std worst_std worst_std_class avg_bndy worst_bndy worst_bndy_class avg_rob worst_rob worst_rob_class "
@@ -208,3 +209,48 @@ def test_few_classes_work_under_autoattack_and_the_report_says_what_it_was(
     assert attacks["autoattack"].keys() == attacks["pgd20"].keys()
     assert attacks["autoattack"]["avg_rob"] == 100
     assert f"AutoAttack for {classes} classes is APGD-CE, FAB and Square" in ran.err
+
+
+def test_attacks_together_are_a_table_more_and_no_column(cli: Cli, checkpoint: Path, tmp_path: Path) -> None:
+    asked = ["evaluate", "--model", checkpoint, "--dataset", "digits", "--attacks", "pgd1,pgd3", "--epsilon", "0.1"]
+    ran = cli(*asked, "--union", "--json", "--out", tmp_path / "out")
+    attacks = json.loads(ran.out)["attacks"]
+    assert list(attacks) == ["pgd1", "pgd3", "any"]
+    frame = pd.read_parquet(tmp_path / "out" / "outcomes.parquet")
+    assert "any_pred" not in frame
+    broken = (frame["pgd1_pred"] != frame["label"]) | (frame["pgd3_pred"] != frame["label"])
+    assert attacks["any"]["avg_rob"] == pytest.approx(100 * broken.mean())
+    assert "any attack, epsilon 0.1:" in cli(*asked, "--union").out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--model", ZOO], "--union is for two attacks or more, such as --attacks pgd20,autoattack"),
+        (["--model", ZOO, "--attacks", "pgd20,least-epsilon"], "--union is for two attacks or more"),
+        (["--models", "zoo:*", "--attacks", "pgd20,pgd10"], "--union is for one --model"),
+    ],
+)
+def test_a_union_of_one_is_refused(more: list[str], message: str, cli: Cli) -> None:
+    ran = cli("evaluate", "--union", *more)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_a_seed_is_said_once(cli: Cli, checkpoint: Path) -> None:
+    first = cli(*evaluate(checkpoint, "digits", "--seed", 3)).out.splitlines()[0]
+    assert first.count("seed 3") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [("minee.pt", "checkpoint minee.pt does not exist"), ("result", "is the result of an evaluation, not a model")],
+)
+def test_what_is_no_model_is_said_before_its_data_are_asked_for(
+    model: str, message: str, cli: Cli, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli(*evaluate(checkpoint, "digits", "--out", "result"))
+    ran = cli("evaluate", "--model", model)
+    assert ran.code == 2
+    assert message in ran.err

@@ -64,8 +64,9 @@ def test_a_checkpoint_is_built_for_the_data_and_its_options_are_not_the_sources(
 def test_what_does_not_fit_the_protocol_is_refused_before_it_is_loaded(tmp_path):
     with pytest.raises(ProtocolError, match="protocol quick attacks images, and adult holds features"):
         load_inputs(tmp_path / "none.pt", QUICK, dataset="adult", data_dir=tmp_path)
+    (tmp_path / "own.pt").touch()
     with pytest.raises(ModelError, match=r"a checkpoint does not say what it was trained on; pass --dataset"):
-        load_inputs(tmp_path / "none.pt", QUICK)
+        load_inputs(tmp_path / "own.pt", QUICK)
 
 
 @pytest.mark.parametrize("arch", ["small_cnn", "torchvision:squeezenet1_1", "ten_outputs:build"])

@@ -130,5 +130,21 @@ def test_texts_of_the_command_line_are_read_in_python_too():
     assert said == Protocol.named("quick", attacks=["pgd10", "autoattack"], epsilon=4 / 255, step=0.5 / 255)
     with pytest.raises(ProtocolError, match="epsilon 'eight': give a number"):
         Protocol.named("quick", epsilon="eight")
-    with pytest.raises(ProtocolError, match="steps 'ten': give a whole number"):
-        Protocol.named("quick", steps="ten")
+
+
+@pytest.mark.parametrize("option", ["steps", "restarts", "seed", "max_steps"])
+@pytest.mark.parametrize("value", ["ten", "1_0", "1.0", 1.0, True, "9" * 5000])
+def test_a_number_that_is_not_whole_is_refused(option, value):
+    with pytest.raises(ProtocolError, match=f"{option} '.*': give a whole number"):
+        Protocol.named("quick", **{option: value})
+
+
+@pytest.mark.parametrize("option", ["epsilon", "max_epsilon", "resolution"])
+@pytest.mark.parametrize("value", [None, True, (1,)])
+def test_a_radius_that_is_no_number_is_refused(option, value):
+    with pytest.raises(ProtocolError, match=f"{option} .*: give a number such as 8/255"):
+        Protocol(**{option: value})
+
+
+def test_columns_to_protect_are_not_attacks():
+    assert Protocol.named("sooksatra2022", protect=(3, "sex")).protect == ("3", "sex")

@@ -131,11 +131,13 @@ def test_a_card_with_normalisation_puts_it_inside(monkeypatch: pytest.MonkeyPatc
         assert torch.allclose(load_model("natural_resnet18").module(x), expected, atol=1e-5)
 
 
-def test_a_model_of_the_zoo_knows_its_dataset_and_a_checkpoint_does_not() -> None:
+def test_a_model_of_the_zoo_knows_its_dataset_and_a_checkpoint_does_not(tmp_path: Path) -> None:
     assert own_dataset("natural_resnet18") == "cifar10"
     assert own_dataset("robustbench:Wong2020Fast") == "cifar10"
+    checkpoint = tmp_path / "net.pt"
+    checkpoint.touch()
     with pytest.raises(ModelError, match="a checkpoint does not say what it was trained on; pass --dataset"):
-        own_dataset("net.pt")
+        own_dataset(str(checkpoint))
 
 
 @pytest.mark.parametrize(

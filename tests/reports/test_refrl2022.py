@@ -334,7 +334,7 @@ def test_markdown_has_an_overview_and_a_table_for_each_group(measured):
         "<!-- claims -->\n\n| claim | measured on | at 16/255 | at 8/255 |\n|---|---|---|---|\n| 1. "
     )
     assert text.endswith("<!-- /claims -->")
-    assert text.count("\n| measure | claimed | at 16/255 | verdict | at 8/255 | verdict |\n") == 8
+    assert text.count("\n| measure | the paper | at 16/255 | verdict | at 8/255 | verdict |\n") == 8
     assert len(re.findall(r"^### [1-4]\. ", text, re.MULTILINE)) == 4
     for table in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
         assert len({line.count("|") for line in table.splitlines()}) == 1

@@ -188,7 +188,7 @@ def test_models_on_other_images_are_not_compared():
 def test_it_is_one_column_without_a_radius(measured):
     text = claims.as_markdown(PAPER, measured)
     assert text.startswith("<!-- claims -->\n\n| claim | measured on | verdict |\n")
-    assert "| measure | claimed | measured | verdict |" in text
+    assert "| measure | the paper | measured | verdict |" in text
     assert "     verdict: holds\n" in claims.as_text(PAPER, measured)
 
 
