@@ -233,5 +233,7 @@ def _check_column(name: str) -> None:
         raise ProtocolError(f"attack '{name}': name one's own as package.module:function.")
     if not _COLUMN.match(column):
         raise ProtocolError(f"attack {name}: '{column}' is no column; name the function by letters a-z, digits and _.")
+    if column.startswith("least-"):
+        raise ProtocolError(f"attack {name}: columns 'least-...' are of searches; give the function another name.")
     if column in _BY_NAME or column in ("clean", UNION) or is_pgd(column):
         raise ProtocolError(f"attack {name}: '{column}' is a built-in column; give the function another name.")
