@@ -45,7 +45,7 @@ class Ranked:
         beside = f" The printed ranks and the claimed numbers are of {CIFAR10}." if self.dataset == FASHION else ""
         return [
             f"{self.table.source}: ranks and observations, measured on {self.dataset}",
-            "Ranks are among the methods that are measured, 1 is the least error, of the values alone: the observations "
+            "Ranks are among the methods measured, 1 is the least error, of the values alone; the observations "
             f"say which differences are more than chance.{beside} Two models are compared on the same images; an "
             "observation holds if the 95 % interval of the paired difference is on its side of 0.",
         ]
