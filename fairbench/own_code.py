@@ -9,19 +9,15 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from fairbench import provenance
 from fairbench.errors import ModelError
 from fairbench.registry import own_code_spelling, suggest
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parent
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -88,7 +84,7 @@ def with_imports(source: Path, module: str = "") -> set[Path]:
         that have an ``__init__.py``.
     """
     home = _root(source, module)
-    found, to_read = {source}, [] if _is_installed(source) else [source]
+    found, to_read = {source}, [] if is_installed(source) else [source]
     while to_read:
         for file in _imports(to_read.pop(), home):
             if file not in found:
@@ -100,34 +96,9 @@ def with_imports(source: Path, module: str = "") -> set[Path]:
 def packages_of(files: Iterable[Path]) -> dict[str, str]:
     """Return the versions of the installed packages that files of one's own import, by name."""
     distributions = packages_distributions()
-    imported = {name for file in files if not _is_installed(file) for name in _top_level(file)}
+    imported = {name for file in files if not is_installed(file) for name in _top_level(file)}
     names = sorted({package for name in imported for package in distributions.get(name, ())})
     return {package: version(package) for package in names}
-
-
-def spelt(value: Any, *, tensors: bool = True, depth: int = 8) -> str | None:
-    """Return how plain data, or arrays of numbers, read, so that others read otherwise; None for anything else.
-
-    Parameters
-    ----------
-    tensors
-        Whether torch's tensors count.
-    depth
-        How far collections are followed.
-    """
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | Path):
-        return repr(value)
-    if isinstance(value, np.ndarray | np.generic):
-        return None if value.dtype == object else provenance.sha256_array(np.asarray(value))
-    if type(value).__module__.startswith("torch") and hasattr(value, "detach"):
-        return provenance.sha256_state({"": value}) if tensors else None
-    inner = partial(spelt, tensors=tensors, depth=depth - 1) if depth else str
-    if isinstance(value, Mapping):
-        return repr(sorted((str(inner(key)), str(inner(held))) for key, held in value.items()))
-    if isinstance(value, list | tuple | set | frozenset):
-        held = [str(inner(part)) for part in value]
-        return repr(held if isinstance(value, list | tuple) else sorted(held))
-    return None
 
 
 def _root(source: Path, module: str) -> Path:
@@ -151,7 +122,8 @@ def _top_level(source: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def _is_installed(source: Path) -> bool:
+def is_installed(source: Path) -> bool:
+    """Whether a file is of Python, of an installed package or of this one: code that has a version."""
     libraries = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib"))
     ours = source.is_relative_to(_PACKAGE)
     return ours or any(part in _INSTALLED for part in source.parts) or any(map(source.is_relative_to, libraries))

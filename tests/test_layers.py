@@ -19,6 +19,8 @@ BASE = {
     "download",
     "guessing",
     "own_code",
+    "loaded_state",
+    "float32",
 }
 MAY_IMPORT = {
     "datasets": set(),

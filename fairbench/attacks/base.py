@@ -48,11 +48,17 @@ class Space:
 
     def contains(self, x_adv: Tensor, x: Tensor, epsilon: float) -> Tensor:
         """Return (B,) bool: within ``epsilon`` of ``x`` up to float32 rounding, and in the box."""
-        reach = epsilon if self.free is None else epsilon * self.free.to(x)
-        slack = _BALL_TOLERANCE * x.abs().clamp(min=1)
         low, high = self._box(x)
-        inside = ((x_adv - x).abs() <= reach + slack) & (x_adv >= low) & (x_adv <= high)
+        inside = self._near(x_adv, x, epsilon) & (x_adv >= low) & (x_adv <= high)
         return inside.flatten(1).all(1)
+
+    def leaves(self, x_adv: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        """Return (B,) bool: further than ``epsilon`` from ``x``, rounding aside, or changed where it may not be."""
+        return ~self._near(x_adv, x, epsilon).flatten(1).all(1)
+
+    def _near(self, x_adv: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        reach = epsilon if self.free is None else epsilon * self.free.to(x)
+        return (x_adv - x).abs() <= reach + _BALL_TOLERANCE * x.abs().clamp(min=1)
 
     def _box(self, x: Tensor) -> tuple[Any, Any]:
         if isinstance(self.low, Tensor) and isinstance(self.high, Tensor):
@@ -188,6 +194,9 @@ def run_attack(
         are that other one's, which alone the attack sees, and what it says of its own success is left out.
     confidences
         Whether to add ``<name>_label_confidence``, the softmax probability of the true class.
+
+    Of a foreign attack there are also ``<name>_distance``, the largest change of an input in its proposal, and
+    ``<name>_outside``, whether that was outside the ball.
     """
     x, y, index = batch
     threat_model = attack.threat_model
@@ -197,14 +206,18 @@ def run_attack(
             wrong = original(x_adv).argmax(1) != y
         return wrong & threat_model.contains(x_adv, x)
 
-    attacked = _plain_copy(original) if getattr(attack, "foreign", False) else prepared
-    proposal = attack(attacked, x, y, index, verify=verify, tick=tick)
+    foreign = getattr(attack, "foreign", False)
+    proposal = attack(_plain_copy(original) if foreign else prepared, x, y, index, verify=verify, tick=tick)
     adversarial = threat_model.project(proposal.adversarial.detach(), x)
     logits = logits_of(original if judge is None else judge, adversarial, index, num_classes)
     predictions = logits.argmax(1)
     columns: dict[str, Any] = {f"{attack.name}_pred": predictions.cpu().numpy().astype(np.int16)}
     if confidences:
         columns[f"{attack.name}_label_confidence"] = label_confidence(logits, y)
+    if foreign:
+        columns[f"{attack.name}_distance"] = (proposal.adversarial - x).abs().flatten(1).amax(1).cpu().numpy()
+        outside = threat_model.space.leaves(proposal.adversarial, x, threat_model.epsilon)
+        columns[f"{attack.name}_outside"] = outside.cpu().numpy()
     if judge is not None:
         return columns
     broken = (predictions != y).cpu().numpy()

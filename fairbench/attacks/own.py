@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fairbench.attacks.base import Proposal, ThreatModel, Tick, Verify
 from fairbench.attacks.own_identity import identify_function
 from fairbench.errors import FairbenchError, ProtocolError, first_line
+from fairbench.float32 import exact
 from fairbench.memory import is_out_of_memory
 from fairbench.own_code import own_attribute
 from fairbench.provenance import sha256_json
@@ -94,8 +95,6 @@ class OwnAttack:
     ) -> Proposal:
         """Return what the function returns.
 
-        The extra ``distance`` is how far each of its points is from the example, by the largest change of an input.
-
         Raises
         ------
         ProtocolError
@@ -114,8 +113,7 @@ class OwnAttack:
                     raise
                 raise ProtocolError(f"attack {self.target} raised {first_line(error)}") from error
         tick(self.cost * len(x))
-        adversarial = self._checked(found, x, index)
-        return Proposal(adversarial, {"distance": (adversarial - x).abs().flatten(1).amax(1).cpu().numpy()})
+        return Proposal(self._checked(found, x, index))
 
     def _checked(self, found: Any, x: Tensor, index: np.ndarray) -> Tensor:
         if not isinstance(found, Tensor) or found.shape != x.shape or found.is_complex():
@@ -159,8 +157,9 @@ def _kept_to_itself(seed: int, index: np.ndarray, device: torch.device) -> Itera
     """Seed what a function may draw from by the run's seed and the batch; put back what it sets for all the process."""
     drawn = int(sha256_json([seed, index.tolist()])[:15], 16) % MAX_SEED
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the one that is drawn from)
-    of_numbers = torch.get_default_dtype()
-    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():
+    of_numbers, of_threads = torch.get_default_dtype(), torch.get_num_threads()
+    of_algorithms = torch.get_deterministic_debug_mode()
+    with exact(), torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():
         torch.manual_seed(drawn)
         random.seed(drawn)
         np.random.seed(drawn % 2**32)  # noqa: NPY002
@@ -170,3 +169,5 @@ def _kept_to_itself(seed: int, index: np.ndarray, device: torch.device) -> Itera
             random.setstate(of_python)
             np.random.set_state(of_numpy)  # noqa: NPY002
             torch.set_default_dtype(of_numbers)
+            torch.set_num_threads(of_threads)
+            torch.set_deterministic_debug_mode(of_algorithms)

@@ -180,12 +180,12 @@ def _evaluate_one(
         inputs = _load(model, protocol, loading)
         check_attributes(group, inputs.dataset)
         outcomes, cached = run_shown(inputs, protocol, computing, out=out)
-        shown = with_union(outcomes) if union else outcomes
-        summary = summarize(shown)
+        summary = summarize(outcomes)
         if out is not None:
             folder.keep(outcomes, summary, out)
+    shown = with_union(outcomes) if union else outcomes
     groups = [group_errors(shown, attribute, attack) for attribute in group for attack in shown.attacks]
-    _print(summary, format, as_json, groups)
+    _print(summarize(shown) if union else summary, format, as_json, groups)
     if cached:
         run = outcomes.manifest["run"]
         print(f"note: computed before (run {run}); --fresh computes it again", file=sys.stderr)

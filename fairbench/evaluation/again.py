@@ -7,9 +7,10 @@ import numpy as np
 
 from fairbench.attacks.base import logits_of
 from fairbench.datasets import Dataset
-from fairbench.evaluation.device import checked_device, exact
+from fairbench.evaluation.device import checked_device
 from fairbench.evaluation.protocol import Protocol
 from fairbench.evaluation.runner import BATCH_SIZE, evaluate
+from fairbench.float32 import exact
 from fairbench.models import Model
 from fairbench.models.prepare import frozen
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairbench.errors import ProtocolError
-from fairbench.outcomes.schema import UNION
+from fairbench.outcomes.schema import UNION, is_search
 from fairbench.registry import is_own_code, own_code_spelling, plain_name, suggest
 
 if TYPE_CHECKING:
@@ -53,15 +53,12 @@ class Kind:
         Makes it.
     step
         The protocol's attribute that is its step; "" for none.
-    searches
-        Whether it searches the evaluated model itself, so that no other can stand for it.
     """
 
     written: str
     reads: tuple[str, ...]
     build: "Callable[[Asked], Attack]"
     step: str = ""
-    searches: bool = False
 
 
 def _pgd(asked: Asked) -> "Attack":
@@ -105,15 +102,13 @@ def _own(asked: Asked) -> "Attack":
 
 
 _OF_PGD = Kind("pgdN", ("epsilon", "step", "steps", "restarts", "score"), _pgd, step="pgd_step")
-_OF_LEAST_EPSILON = Kind("least-epsilon", ("max_epsilon", "resolution"), _least_epsilon, searches=True)
+_OF_LEAST_EPSILON = Kind("least-epsilon", ("max_epsilon", "resolution"), _least_epsilon)
 _OF_ONES_OWN = Kind("package.module:function", ("epsilon",), _own)
 _BY_NAME = {
     "autoattack": Kind("autoattack", ("epsilon",), _autoattack),
     "least-epsilon": _OF_LEAST_EPSILON,
     "least-epsilon-scan": _OF_LEAST_EPSILON,
-    "least-steps": Kind(
-        "least-steps", ("epsilon", "step", "max_steps"), _least_steps, step="small_step", searches=True
-    ),
+    "least-steps": Kind("least-steps", ("epsilon", "step", "max_steps"), _least_steps, step="small_step"),
 }
 _KINDS = (_OF_PGD, *dict.fromkeys(_BY_NAME.values()), _OF_ONES_OWN)
 
@@ -155,7 +150,9 @@ def spelled(attack: Any) -> str:
         return attack.strip()
     home, name = getattr(attack, "__module__", None), getattr(attack, "__qualname__", "")
     if not callable(attack) or not home or not name.isidentifier():
-        raise ProtocolError(f"attack {attack!r}: give a name such as 'pgd20', or a function of a module.")
+        raise ProtocolError(
+            f"attack {attack!r}: give a name such as 'pgd20' or 'my_attacks:mine', or a function that a module defines."
+        )
     if getattr(sys.modules.get(home), name, None) is not attack:
         raise ProtocolError(
             f"attack {home}:{name}: that name means another function than the one given (it is wrapped, or its module "
@@ -198,7 +195,7 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         kind_of(name)
     if len({column_of(name) for name in names}) != len(names):
-        raise ProtocolError(f"attacks {','.join(names)}: one stands twice.")
+        raise ProtocolError(f"attacks {','.join(names)}: one stands twice, or two functions of one name.")
 
 
 def check_read(given: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -233,7 +230,7 @@ def _check_column(name: str) -> None:
         raise ProtocolError(f"attack '{name}': name one's own as package.module:function.")
     if not _COLUMN.match(column):
         raise ProtocolError(f"attack {name}: '{column}' is no column; name the function by letters a-z, digits and _.")
-    if column.startswith("least-"):
+    if is_search(column):
         raise ProtocolError(f"attack {name}: columns 'least-...' are of searches; give the function another name.")
     if column in _BY_NAME or column in ("clean", UNION) or is_pgd(column):
         raise ProtocolError(f"attack {name}: '{column}' is a built-in column; give the function another name.")

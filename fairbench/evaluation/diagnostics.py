@@ -116,13 +116,13 @@ def check_proposals(outcomes: Outcomes) -> list[str]:
         if f"{attack}_distance" not in outcomes.frame:
             continue
         distance = outcomes.frame[f"{attack}_distance"].to_numpy()
-        epsilon = outcomes.manifest["attacks"][attack]["epsilon"]
-        outside = distance > epsilon * (1 + _ROUNDING)
+        outside = outcomes.frame[f"{attack}_outside"].to_numpy()
         if outside.any():
+            epsilon = outcomes.manifest["attacks"][attack]["epsilon"]
             found.append(
                 f"{attack}: {outside.sum():,} of {len(distance):,} points were outside the ball, up to "
-                f"{distance.max():.3g} from the example where epsilon is {epsilon:.3g}, and were moved to its border: "
-                "another scale, norm or epsilon?"
+                f"{distance[outside].max():.3g} from the example where epsilon is {epsilon:.3g}, and were moved to its "
+                "border: another scale, norm or epsilon?"
             )
         same = (distance == 0) & clean_right
         if same.sum() > _UNTOUCHED * clean_right.sum():

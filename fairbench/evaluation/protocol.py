@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.errors import ProtocolError
 from fairbench.evaluation.attack_kinds import MAX_STEPS, Asked, check_names, check_read, is_pgd, kind_of, spelled
+from fairbench.outcomes.schema import is_search
 from fairbench.randomness import MAX_RESTARTS, MAX_SEED
 from fairbench.registry import suggest
 
@@ -81,9 +82,10 @@ class Protocol:
         object.__setattr__(self, "attacks", tuple(map(spelled, _listed(self.attacks))))
         object.__setattr__(self, "protect", tuple(str(name).strip() for name in _listed(self.protect)))
         for radius in ("epsilon", "max_epsilon", "resolution", *(["step"] if self.step is not None else [])):
-            if isinstance(value := getattr(self, radius), str):
-                object.__setattr__(self, radius, parse_fraction(value, radius))
-            _check_radius(radius, getattr(self, radius), pixels=self.inputs == "images")
+            value = getattr(self, radius)
+            value = parse_fraction(value, radius) if isinstance(value, str) else value
+            _check_radius(radius, value, pixels=self.inputs == "images")
+            object.__setattr__(self, radius, float(value))
         for number in ("max_steps", "restarts", "seed"):
             object.__setattr__(self, number, parse_whole(getattr(self, number), number))
         if not self.max_epsilon / _MAX_LEVELS <= self.resolution <= self.max_epsilon:
@@ -138,7 +140,7 @@ class Protocol:
     @property
     def together(self) -> tuple[str, ...]:
         """The attacks at one radius: what an example withstands is told by all of these (:func:`with_union`)."""
-        return tuple(attack for attack in self.attacks if not kind_of(attack).searches)
+        return tuple(attack for attack in self.attacks if not is_search(attack))
 
     @property
     def pgd_step(self) -> float:

@@ -20,9 +20,9 @@ from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, ModelError, ProtocolError, first_line
 from fairbench.evaluation import diagnostics
 from fairbench.evaluation.class_count import asked_for_classes
-from fairbench.evaluation.device import exact
 from fairbench.evaluation.engines import Shard
 from fairbench.evaluation.protocol import Protocol
+from fairbench.float32 import exact
 from fairbench.memory import is_out_of_memory
 from fairbench.models.base import Model
 from fairbench.models.layout import settle_layout
@@ -34,7 +34,7 @@ _FINGERPRINT = 32
 """Examples whose logits tell one model from another."""
 
 
-_CODE = ("attacks/*.py", "evaluation/run.py", "evaluation/device.py", "models/*.py")
+_CODE = ("attacks/*.py", "evaluation/run.py", "float32.py", "models/*.py")
 """Where the code lies that moves a row."""
 
 _OF_SHAPES = re.compile(r"size|shape|dimension|channel|multiplied|broadcast|stack|concatenate", re.IGNORECASE)

@@ -13,7 +13,6 @@ from torch import nn
 
 from fairbench.datasets import Dataset
 from fairbench.errors import DatasetError, ModelError, OutcomesError, ProtocolError
-from fairbench.evaluation.attack_kinds import kind_of
 from fairbench.evaluation.device import checked_device
 from fairbench.evaluation.engines import ENGINES, Engine
 from fairbench.evaluation.execution import Execution, Progress
@@ -23,7 +22,7 @@ from fairbench.files import cache_folder
 from fairbench.models.base import Model, as_model
 from fairbench.models.layout import is_narrow
 from fairbench.outcomes import Outcomes
-from fairbench.outcomes.schema import PRECISIONS
+from fairbench.outcomes.schema import PRECISIONS, is_search
 from fairbench.registry import suggest
 
 BATCH_SIZE = 128
@@ -166,7 +165,7 @@ def plan(
 
 def _check_source(source: Model, model: Model, dataset: Dataset, protocol: Protocol) -> None:
     """Refuse a source whose examples would not be ones for the model."""
-    searches = [attack for attack in protocol.attacks if kind_of(attack).searches]
+    searches = [attack for attack in protocol.attacks if is_search(attack)]
     if searches:
         raise ProtocolError(f"{searches[0]} searches the model itself: leave --transfer-from {source.name} out.")
     _check_kind(source, dataset)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fairbench import memory
 from fairbench.attacks.pgd import pgd
-from fairbench.evaluation.device import exact
+from fairbench.float32 import exact
 
 MATRIX_PRODUCT, CONVOLUTION = PEAKS = ("matrix product", "3x3 convolution")
 """What the peak is measured with; the machine's is the larger of the two rates."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from fairbench.errors import OutcomesError
 from fairbench.outcomes import Outcomes
-from fairbench.outcomes.schema import UNION
+from fairbench.outcomes.schema import UNION, is_search
 from fairbench.registry import suggest
 
 
@@ -15,7 +14,7 @@ def with_union(outcomes: Outcomes, attacks: Sequence[str] | None = None) -> Outc
     """Return the table with one attack more, "any": what broke an example if anything did.
 
     It is broken where any of the attacks breaks the example, and holds the class that the first of these makes of it.
-    A row is measured where one breaks it, or all were measured.
+    A row is measured where all were.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def with_union(outcomes: Outcomes, attacks: Sequence[str] | None = None) -> Outc
     >>> with_union(Outcomes(frame, {"dataset": {"classes": ["cat", "dog"]}})).frame["any_pred"].tolist()
     [1, 0, 0]
     """
-    own = [name for name in outcomes.attacks if not name.startswith("least-") and name != UNION]
+    own = [name for name in outcomes.attacks if not is_search(name) and name != UNION]
     names = own if attacks is None else list(attacks)
     for name in names:
         if name not in outcomes.attacks:
@@ -48,10 +47,10 @@ def with_union(outcomes: Outcomes, attacks: Sequence[str] | None = None) -> Outc
     frame = outcomes.frame.copy()
     label = frame["label"].to_numpy()
     found = pd.array(label, dtype="Int16")
-    found[np.logical_or.reduce([frame[f"{name}_pred"].isna().to_numpy() for name in names])] = pd.NA
     for name in reversed(names):
         broken = (frame[f"{name}_pred"] != frame["label"]).fillna(False).to_numpy(dtype=bool)
         found[broken] = frame[f"{name}_pred"].to_numpy(dtype="int16", na_value=-1)[broken]
+    found[frame[[f"{name}_pred" for name in names]].isna().any(axis=1).to_numpy()] = pd.NA  # what breaks is no sample
     frame[f"{UNION}_pred"] = found
     together = {"epsilon": radii[names[0]], "any_of": names}
     manifest = {**outcomes.manifest, "attacks": {**outcomes.manifest.get("attacks", {}), UNION: together}}

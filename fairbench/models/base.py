@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fairbench.errors import ModelError
+from fairbench.loaded_state import spelt
 from fairbench.models.cards import ModelCard
-from fairbench.own_code import source_of, spelt, with_imports
+from fairbench.own_code import source_of, with_imports
 from fairbench.provenance import sha256_bytes, sha256_state
 
 

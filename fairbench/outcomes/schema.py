@@ -18,6 +18,7 @@ autoattack_broken_by   text, null   stage that broke the example, "clean" if non
 least-epsilon_epsilon  float32      least radius that breaks the example, 0 if clean is wrong; NaN: none tried did
 least-epsilon_censored bool         whether it withstood the largest radius tried
 <own>_distance         float32      largest change of an input that an attack of one's own proposed, before projection
+<own>_outside          bool         whether that was outside the ball
 =====================  ===========  ====================================================================================
 """
 
@@ -38,7 +39,23 @@ UNION = "any"
 """What attacks together are called: a column that is computed from theirs, and never kept."""
 
 BASE = {"index": "int64", "label": "int16", "clean_pred": "int16", "clean_confidence": "float32"}
+_EXTRAS = {
+    "broken_at": "Int16",
+    "broken_by": "string",
+    "epsilon": "float32",
+    "distance": "float32",
+    "label_confidence": "float32",
+    "censored": "bool",
+    "outside": "bool",
+}
+"""Types of what an attack says beside its prediction, by suffix of its name; an attribute may end so too."""
+
 _PREDICTION = re.compile(r"^(?P<attack>[a-z][a-z0-9-]*)_pred$")
+
+
+def is_search(attack: str) -> bool:
+    """Whether an attack searches a model for its least radius or steps: of no one radius, and never by transfer."""
+    return attack.startswith("least-")
 
 
 def attacks_in(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -61,11 +78,8 @@ def conform(frame: pd.DataFrame, num_classes: int) -> pd.DataFrame:
     frame = frame.copy()
     predictions = [f"{attack}_pred" for attack in attacks_in(frame)]
     types = {c: t for c, t in BASE.items() if c in frame.columns} | dict.fromkeys(predictions, "Int16")
-    types |= {c: "Int16" for c in frame.columns if str(c).endswith("_broken_at")}
-    types |= {c: "string" for c in frame.columns if str(c).endswith("_broken_by")}
-    types |= {c: "float32" for c in frame.columns if str(c).endswith(("_epsilon", "_distance"))}
-    types |= {c: "float32" for c in frame.columns if str(c).endswith("_label_confidence")}
-    types |= {c: "bool" for c in frame.columns if str(c).endswith("_censored")}
+    extras = {f"{a}_{suffix}": t for a in ("clean", *attacks_in(frame)) for suffix, t in _EXTRAS.items()}
+    types |= {column: extras[column] for column in frame.columns if column in extras}
     whole = ("index", "label", "clean_pred", *predictions)
     try:
         frame = frame.astype({c: "Int64" for c in whole if str(frame[c].dtype).lower() not in ("int16", "int64")})

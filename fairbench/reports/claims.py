@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,7 @@ def as_text(paper: Paper, claims: Sequence[Claim]) -> str:
     for claim in claims:
         lines.append(f"{claim.number}. {claim.title}")
         lines += [f"     {group.title}: {_verdicts(paper, group)}" for group in claim.groups]
-    for claim, following in zip(claims, (*claims[1:], None), strict=True):
+    for claim, following in zip_longest(claims, claims[1:]):
         lines += ["", f"{claim.number}. {claim.title}", *_wrapped(claim.report)]
         for group in claim.groups:
             lines += ["", f"   {group.title}: {', '.join(group.models)}"]

@@ -12,6 +12,7 @@ from fairbench.leaderboard.results import read_result, read_result_file, result_
 from fairbench.metrics.comparison import Comparison, same_attack
 from fairbench.metrics.paired import Estimate
 from fairbench.outcomes import Outcomes
+from fairbench.outcomes.schema import is_search
 from fairbench.outcomes.table import MANIFEST, read_table
 from fairbench.registry import suggest
 from fairbench.reports.board_text import BF16
@@ -43,7 +44,7 @@ def find_both(a: str, b: str, attack: str | None) -> tuple[Outcomes, Outcomes, s
         There is no such thing, or no attack that both were measured with.
     """
     found_a, found_b = _candidates(a), _candidates(b)
-    others = [one for found in found_a for one in found.attacks if one not in ATTACKS and not one.startswith("least-")]
+    others = [one for found in found_a for one in found.attacks if one not in ATTACKS and not is_search(one)]
     wanted = (attack,) if attack is not None else (*ATTACKS, *dict.fromkeys(others))
     shared = [
         (first, second, one)

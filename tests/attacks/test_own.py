@@ -15,12 +15,14 @@ import torch
 from linear_models import linear, run
 from torch import nn
 
+import fairbench
 from fairbench import Protocol, evaluate, summarize
-from fairbench.attacks.base import PIXELS, ThreatModel
+from fairbench.attacks.base import PIXELS, UNBOUNDED, ThreatModel
 from fairbench.attacks.own import OwnAttack
 from fairbench.datasets import Dataset
 from fairbench.errors import FairbenchError, ProtocolError
 from fairbench.evaluation.runner import identify
+from fairbench.own_code import is_installed, with_imports
 
 OPTIMAL = """
     def optimal(model, x, y, epsilon):
@@ -250,16 +252,87 @@ def test_settings_and_arrays_of_its_module_are_part_of_it(write, data, tmp_path)
     assert len(set(names)) == 5
 
 
-def test_code_that_was_edited_while_python_runs_what_it_was_is_refused(write, data, tmp_path):
-    target = write("def mine(model, x, y): return x", "mine")
+@pytest.mark.parametrize("reload", [False, True])
+@pytest.mark.parametrize("helper", [False, True])
+def test_code_that_was_edited_after_it_was_loaded_is_not_filed_under_what_it_became(
+    helper, reload, write, data, anew, tmp_path
+):
+    """Neither where it was named before the edit, nor where its module alone was loaded again."""
+    old, new = "def moved(x): return x\n", "def moved(x): return 1 - x\n"
+    (tmp_path / "beside_it.py").write_text(old)
+    mine = "def mine(model, x, y): return moved(x)\n"
+    target = write("from beside_it import moved\n" + mine if helper else old + mine, "mine")
     home = target.partition(":")[0]
-    evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu")
-    (tmp_path / f"{home}.py").write_text("def mine(model, x, y): return 1 - x")
-    with pytest.raises(ProtocolError, match=f"{home}.py was edited, and this Python still runs what it was"):
-        evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu")
     importlib.invalidate_caches()
-    importlib.reload(sys.modules[home])
+    importlib.import_module(home)
+    edited = tmp_path / ("beside_it.py" if helper else f"{home}.py")
+    edited.write_text(edited.read_text().replace(old, new))
+    if reload:
+        identify(linear(), data, Protocol(attacks=(target,)), device="cpu")
+        importlib.invalidate_caches()
+        importlib.reload(sys.modules[home])
+    loaded = identify(linear(), data, Protocol(attacks=(target,)), device="cpu")
+    assert (loaded == anew(target)) == (reload and not helper)
+
+
+def test_code_beside_the_package_is_code_of_ones_own():
+    """As in a clone: what lies in its folder is not the package."""
+    here = Path(__file__)
+    assert not is_installed(here)
+    assert here.parent / "linear_models.py" in with_imports(here)
+    assert is_installed(Path(fairbench.__file__))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import numpy as np\nwith np.load(r'{folder}/given.npz') as FILE: X = FILE['x']",
+        "from collections.abc import Mapping\nclass Odd(Mapping):\n  def __getitem__(self, k): raise ValueError\n"
+        "  def __iter__(self): return iter('a')\n  def __len__(self): return 1\nODD = Odd()",
+        "import torch\nSPARSE, META = torch.eye(2).to_sparse(), torch.empty(2, device='meta')",
+        "NESTED = [[[[[[[[[[object()]]]]]]]]]]\nNAMES = {object(), 'a'}",
+        "import numpy as np\nRECORDS = np.array([(object(),)], dtype=[('o', object)])",
+        "from os import environ\nfrom sys import argv, path\nfrom pathlib import Path\nHERE = Path.cwd()",
+    ],
+)
+def test_what_a_module_holds_beside_it_neither_breaks_nor_changes_the_name(source, write, anew, tmp_path, monkeypatch):
+    np.savez(tmp_path / "given.npz", x=np.zeros(2))
+    target = write(source.replace("{folder}", str(tmp_path)) + "\n\ndef mine(model, x, y): return x\n", "mine")
+    first = anew(target)
+    monkeypatch.setenv("ANOTHER", "one")
+    monkeypatch.setattr(sys, "argv", ["another"])
+    assert anew(target) == first
+
+
+def test_a_network_that_it_loads_is_part_of_it(write, anew, tmp_path):
+    target = write(
+        f"""
+        from dataclasses import dataclass
+        import torch
+
+        NET = torch.nn.Linear(2, 2)
+        NET.load_state_dict(torch.load({str(tmp_path / "net.pt")!r}, weights_only=True))
+
+        def mine(model, x, y): return x
+        """,
+        "mine",
+    )
+    names = []
+    for seed in (0, 1, 0):
+        torch.manual_seed(seed)
+        torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "net.pt")
+        names.append(anew(target))
+    assert names[0] == names[2] != names[1]
+
+
+def test_what_it_imports_while_it_runs_does_not_rename_it(write, data, tmp_path):
+    (tmp_path / "beside_late.py").write_text("STEP = 0.1")
+    target = write("def mine(model, x, y):\n    from beside_late import STEP\n    return x + STEP", "mine")
+    sys.modules.pop("beside_late", None)
+    before = identify(linear(), data, Protocol(attacks=(target,)), device="cpu")
     evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu")
+    assert "beside_late" in sys.modules
+    assert identify(linear(), data, Protocol(attacks=(target,)), device="cpu") == before
 
 
 def test_versions_of_the_packages_it_imports_are_kept(write):
@@ -285,6 +358,10 @@ HARMS = """
         model[1].register_forward_hook(lambda module, given, found: -found)
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)
+        torch.set_num_threads(3)
+        torch.use_deterministic_algorithms(True)
+        torch.set_float32_matmul_precision("medium")
+        torch.backends.cudnn.benchmark = True
         return x
 
     def flips(model, x, y):
@@ -307,9 +384,33 @@ HARMS = """
 def test_an_attack_that_looks_wrong_is_warned_of(returned, warning, write, data):
     target = write(f"def mine(model, x, y, index): return {returned}", "mine")
     outcomes = evaluate(linear(), data, Protocol(attacks=(target,)), device="cpu", batch_size=20)
-    about = [said for said in outcomes.manifest["warnings"] if said.startswith("mine:")]
-    assert bool(about) == (warning is not None)
-    assert warning is None or any(re.search(warning, said) for said in about)
+    other = evaluate(linear(1), data, Protocol(attacks=(target,)), device="cpu", batch_size=20, transfer_from=linear())
+    for found in (outcomes, other):
+        about = [said for said in found.manifest["warnings"] if said.startswith("mine:")]
+        assert bool(about) == (warning is not None)
+        assert warning is None or any(re.search(warning, said) for said in about)
+
+
+def test_rounding_of_large_features_is_not_outside_the_ball(write):
+    target = write("def mine(model, x, y, epsilon): return x + epsilon", "mine")
+    x = torch.tensor([[1_484_705.0, 0.5]] * 4)
+    threat_model = ThreatModel(0.1, UNBOUNDED)
+    own = OwnAttack.named(target, "mine", threat_model, 2, 0)
+    model = nn.Linear(2, 2)
+    found, _ = run(own, model, x, torch.zeros(4, dtype=torch.int64))
+    assert found["mine_distance"].max() > 0.1
+    assert not found["mine_outside"].any()
+
+
+def process_settings():
+    return (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.benchmark,
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -319,12 +420,13 @@ def test_what_it_does_to_the_model_is_gone_with_the_batch(function, precision, w
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 2))
     target = write(HARMS, function)
     options = {"device": "cpu", "batch_size": 7, "precision": precision}
+    settings = process_settings()
     plain = evaluate(model, data, Protocol(attacks=("pgd5",)), **options)
     beside = evaluate(model, data, Protocol(attacks=(target, "pgd5")), **options)
     assert beside.frame["pgd5_pred"].equals(plain.frame["pgd5_pred"])
     alone = evaluate(model, data, Protocol(attacks=(target,)), device="cpu", batch_size=60)
+    assert settings == process_settings()
     assert beside.frame[f"{function}_pred"].equals(alone.frame[f"{function}_pred"])
-    assert (torch.get_default_dtype(), torch.is_grad_enabled()) == (torch.float32, True)
 
 
 def test_the_model_it_gets_is_as_it_was_written(write, data):
@@ -405,7 +507,7 @@ def test_what_is_wrong_is_one_line(source, function, message, write, data):
         (("my_attacks:one", "other:One"), "one stands twice"),
         (("my_attacks.one",), "One's own is 'my_attacks.one:FUNCTION'"),
         (("my_attacks.py",), "One's own is 'my_attacks:FUNCTION'"),
-        ((lambda model, x, y: x,), "give a name such as 'pgd20', or a function of a module"),
+        ((lambda model, x, y: x,), "give a name such as 'pgd20' or 'my_attacks:mine', or a function that a module"),
         ((20,), "attack 20: give a name"),
         (20, "attack 20: give a name"),
         (("my_attacks:",), "name one's own as package.module:function"),

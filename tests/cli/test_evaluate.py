@@ -218,6 +218,7 @@ def test_attacks_together_are_a_table_more_and_no_column(cli: Cli, checkpoint: P
     assert list(attacks) == ["pgd1", "pgd3", "any"]
     frame = pd.read_parquet(tmp_path / "out" / "outcomes.parquet")
     assert "any_pred" not in frame
+    assert list(json.loads((tmp_path / "out" / "summary.json").read_text())["attacks"]) == ["pgd1", "pgd3"]
     broken = (frame["pgd1_pred"] != frame["label"]) | (frame["pgd3_pred"] != frame["label"])
     assert attacks["any"]["avg_rob"] == pytest.approx(100 * broken.mean())
     assert "any attack, epsilon 0.1:" in cli(*asked, "--union").out

@@ -8,7 +8,7 @@ import torch
 
 MATMUL = """
 import torch
-from fairbench.evaluation.device import exact
+from fairbench.float32 import exact
 
 def state():
     known = [getattr(torch.backends.cuda.matmul, "fp32_precision", None)]

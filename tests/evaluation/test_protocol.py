@@ -1,5 +1,9 @@
 """Protocols: the named ones are those of docs/definitions.md; bad values are one clear line."""
 
+import json
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 from fairbench.errors import ProtocolError
@@ -148,3 +152,9 @@ def test_a_radius_that_is_no_number_is_refused(option, value):
 
 def test_columns_to_protect_are_not_attacks():
     assert Protocol.named("sooksatra2022", protect=(3, "sex")).protect == ("3", "sex")
+
+
+def test_a_radius_may_be_any_number():
+    for epsilon in (np.float32(0.125), Fraction(1, 8), 0.125):
+        protocol = Protocol(epsilon=epsilon)
+        assert json.dumps(protocol.modified) == '{"epsilon": 0.125}'
