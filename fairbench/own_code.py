@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairbench.errors import ModelError
+from fairbench.provenance import sha256_file
 from fairbench.registry import own_code_spelling, suggest
 
 _PACKAGE = Path(__file__).parent
@@ -70,6 +71,12 @@ def source_of(code: Any) -> Path | None:
     except (TypeError, OSError):
         return None
     return Path(source) if source is not None and Path(source).is_file() else None
+
+
+def sha256_source(code: Any) -> str | None:
+    """Hash the file that a class or function is written in; None where it has none."""
+    source = source_of(code)
+    return None if source is None else sha256_file(source)
 
 
 def with_imports(source: Path, module: str = "") -> set[Path]:

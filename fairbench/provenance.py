@@ -1,7 +1,6 @@
 """Where a number came from: hashes of what went in, versions of what computed it, the hardware it ran on."""
 
 import hashlib
-import inspect
 import json
 import os
 import platform
@@ -146,15 +145,6 @@ def _spelt(value: Any) -> str:
 def sha256_json(value: Any) -> str:
     """Hash plain data by its canonical JSON."""
     return sha256_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
-
-
-def sha256_source(code: Any) -> str | None:
-    """Hash the file that a class or function is defined in; None where it has none."""
-    try:
-        path = inspect.getsourcefile(code)
-        return None if path is None else sha256_file(Path(path))
-    except (OSError, TypeError):
-        return None
 
 
 def source_revision() -> str | None:

@@ -68,7 +68,7 @@ class OwnAttack:
         Raises
         ------
         FairbenchError
-            There is no such function, it lies in no file or was edited since it ran, or it cannot be called so.
+            There is no such function, it lies in no file, or it cannot be called so.
         """
         function = own_attribute(target, "--attacks", "function")
         _check_signature(target, function)

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from fairbench import provenance
-from fairbench.own_code import own_attribute
+from fairbench.own_code import own_attribute, sha256_source
 from fairbench.registry import is_own_code
 from fairbench.training.recipe import Recipe
 
@@ -29,7 +28,7 @@ def training_identity(
     identity |= adversarial_seed(recipe)
     for name in ("method", "architecture"):
         if is_own_code(text := getattr(recipe, name)):
-            identity[f"{name}_sha256"] = provenance.sha256_source(own_attribute(text, name))
+            identity[f"{name}_sha256"] = sha256_source(own_attribute(text, name))
     return identity
 
 

@@ -22,7 +22,7 @@ from fairbench.memory import free_memory, keep_freed_memory
 from fairbench.models.layout import settle_layout
 from fairbench.models.loading import load_model
 from fairbench.models.prepare import frozen
-from fairbench.own_code import own_attribute
+from fairbench.own_code import own_attribute, sha256_source
 from fairbench.registry import is_own_code
 from fairbench.training.beginnings import Beginnings
 from fairbench.training.data import TrainingData
@@ -123,7 +123,7 @@ class Trainer:
         identity |= adversarial_seed(self.recipe)
         if is_own_code(self.recipe.architecture):
             code = own_attribute(self.recipe.architecture, "--arch")
-            identity["architecture_sha256"] = provenance.sha256_source(code)
+            identity["architecture_sha256"] = sha256_source(code)
         return identity
 
     def fitting(self, models: int) -> int:
