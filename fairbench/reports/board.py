@@ -122,7 +122,7 @@ def as_markdown(board: Board, figure: str | None = None) -> str:
         if figure is not None:
             parts.append(f"![average against worst-class robust error]({figure})")
     if board.sample:
-        parts.append("Not ranked: measured on a sample of 1,000 images, the first of each class.")
+        parts.append("Not ranked: measured on a sample of 1,000 images, the first ones of each class.")
         parts.append(tabulated([_cells(row)[1:] for row in board.sample], header[1:-1], "github", "left"))
     return "\n\n".join(parts) + "\n"
 

@@ -47,7 +47,8 @@ def _name_points(axes: Any, rows: Sequence[Row]) -> None:
     across, height = (axes.transData.transform([row.point for row in rows]) * 72 / axes.figure.dpi).T
     ends = [(row.interval("avg_rob")[0], row.point[1]) for row in rows]
     left = min((axes.transData.transform(ends) * 72 / axes.figure.dpi)[:, 0])
-    line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.7, "shrinkA": 1, "shrinkB": 4, "relpos": (1, 0.5)}
+    line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.8, "linestyle": ":"}  # dotted: no interval
+    line |= {"shrinkA": 1, "shrinkB": 4, "relpos": (1, 0.5)}
     below = math.inf
     for place in sorted(range(len(rows)), key=lambda i: -height[i]):
         below = min(height[place], below - _LINE_HEIGHT)

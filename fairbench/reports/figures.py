@@ -82,8 +82,8 @@ def class_panels(panels: Sequence[tuple[str, AttackSummary]], path: Path, *, eps
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-_METHODS = {"#12355b": "", "#de8f05": "///", "#c9d6df": ""}
-"""Colours and hatches of methods side by side: dark, middle and light, so that they are told apart in grey."""
+_METHODS = {"#4a7fb0": "", "#de8f05": "//", "#c9d6df": ""}
+"""Colours and hatches of methods side by side, told apart in grey too; none so dark that it hides the intervals."""
 
 
 def method_bars(panels: Sequence[tuple[str, Outcomes]], path: Path, *, epsilon: str) -> None:
@@ -113,7 +113,7 @@ def method_bars(panels: Sequence[tuple[str, Outcomes]], path: Path, *, epsilon: 
                 draw_bars(axes, data, colours), axes.containers, _METHODS.values(), strict=False
             ):
                 for bar in bars:
-                    bar.set(hatch=hatch, edgecolor="#333333", linewidth=0.6)
+                    bar.set(hatch=hatch, edgecolor="white", linewidth=0.6)
                 _mark(axes, rows, centres, "")
             axes.set(xlim=(0, 114), ylabel="")
             axes.set_xlabel("error (percent, 95 % intervals; each method's worst in bold)", fontsize=11)

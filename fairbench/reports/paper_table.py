@@ -174,7 +174,7 @@ class PaperTable:
         return [
             *(f"* {footnote}" for footnote in dict.fromkeys(line.footnote for line in lines) if footnote),
             *self.notes(lines),
-            *([f"Not measured yet: {', '.join(missing)}."] if missing else []),
+            *([f"Not measured yet as this table needs it: {', '.join(missing)}."] if missing else []),
         ]
 
     def to_dict(self, lines: Sequence[Line]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from fairbench.reports.site import charts, links, places
 from fairbench.reports.site.cards import zoo_facts
 
 HOSTILE = "<script>alert(1)</script>\"'{{ 7 * 7 }}<img src=x onerror=alert(2)>&amp;"
+FASHION = "boards/fashion_mnist_linf_8-255.html"
 
 
 class Page(HTMLParser):
@@ -167,12 +168,22 @@ def test_a_page_is_marked_up_for_all(built):
 
 def test_figures_are_those_of_the_table(board, built):
     found = {one.dataset: one for one in boards(read_entries(board)) if one.epsilon in (8 / 255, 10.0)}
-    page = built["boards/fashion_mnist_linf_8-255.html"].text
+    page = built[FASHION].text
     for row in (*found["fashion_mnist"].ranked, *found["fashion_mnist"].sample):
         for column in places.ORDER:
             assert places.figure(row, column)["number"] in page
     assert "On the sample" in page
     assert "PGD-20 alone was run" in page
+
+
+def test_autoattack_is_called_too_slow_only_where_it_was_run(built, tmp_path):
+    (tmp_path / "results").mkdir()
+    for path in results_folder().glob("trades6_resnet18.quick.*"):
+        (tmp_path / "results" / path.name).write_bytes(path.read_bytes())
+    build(tmp_path)
+    page = html(tmp_path / "site")["boards/cifar10_linf_8-255.html"].text
+    assert "Measured on 1,000 images, the first ones of each class. Not ranked" in page
+    assert ", where AutoAttack was too slow for all of them. Not ranked" in built[FASHION].text
 
 
 def test_a_models_page_has_its_classes_its_card_and_where_it_comes_from(built):

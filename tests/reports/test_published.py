@@ -105,7 +105,7 @@ def test_the_measured_half_is_that_of_the_kept_result_and_empty_without_one(kept
     assert cells(text[at + 2])[2:] == ["difference", "+5.84", "+4.10", "+2.68", "-2.40", "+8.52", "+1.70"]
     (at,) = [i for i, line in enumerate(text) if "TRADES(1/λ=1)" in line]
     assert cells(text[at + 1])[2:] == ["here", *[""] * 6]
-    assert "Not measured yet: trades1_resnet18, frl005_resnet18, frl007_resnet18." in text
+    assert "Not measured yet as this table needs it: trades1_resnet18, frl005_resnet18, frl007_resnet18." in text
     how = "1 pass over the training images from pgd2_resnet18"
     assert f"Trained here: {how} (pgd_at_resnet18, trades6_resnet18, bat_resnet18)." in text
 

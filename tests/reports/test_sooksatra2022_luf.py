@@ -45,7 +45,7 @@ def test_every_printed_number_is_there_as_printed(tmp_path):
     text = render(TABLE_3, lines, "markdown")
     for number in ("0.7694", "29.26", "2926.10", "0.7945", "29.35", "2934.89"):
         assert f" {number} |" in text
-    assert "Not measured yet: standard_small_cnn_cifar10, static_augmentation_small_cnn_cifar10." in text
+    assert "needs it: standard_small_cnn_cifar10, static_augmentation_small_cnn_cifar10." in text
 
 
 def test_the_measured_half_is_the_kept_result_and_says_what_was_run(kept):

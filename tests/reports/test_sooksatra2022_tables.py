@@ -31,7 +31,7 @@ def test_every_printed_number_is_there_once(table, tmp_path):
 def test_without_results_nothing_is_measured_and_what_is_missing_is_named(table, tmp_path):
     lines = table.lines(tmp_path)
     assert all(not line.measured and line.missing for line in lines)
-    assert "Not measured yet: standard_" in render(table, lines, "text")
+    assert "Not measured yet as this table needs it: standard_" in render(table, lines, "text")
     values = [v for row in table.to_dict(lines)["rows"] for of in row["measured"].values() for v in of.values()]
     assert set(values) == {None}
 
