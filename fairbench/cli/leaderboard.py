@@ -119,6 +119,9 @@ def serve(
 def show(
     board: Board = BOARD,
     dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Only entries of this name, or of a pattern: 'bat_*'; ranks are those among all.")
+    ] = None,
     sort: Annotated[
         str, typer.Option(help="avg_std, worst_std, avg_bndy, worst_bndy, avg_rob, worst_rob, cau or cru_s.")
     ] = "worst_rob",
@@ -128,7 +131,7 @@ def show(
     """Print the board."""
     from fairbench.errors import OutcomesError
     from fairbench.files import user_path
-    from fairbench.leaderboard.ranking import boards, read_entries
+    from fairbench.leaderboard.ranking import boards, read_entries, with_names
     from fairbench.registry import suggest
     from fairbench.reports import board as report
 
@@ -139,6 +142,11 @@ def show(
     if not found:
         near = "" if dataset is None else suggest(dataset, [b.dataset for b in every])
         raise OutcomesError(f"no entry{'' if dataset is None else f' for {dataset}'} on the board {board}.{near}")
+    if model is not None:
+        names = [row.entry.name for b in found for row in (*b.ranked, *b.sample)]
+        found = [b for b in (with_names(b, model) for b in found) if b.ranked or b.sample]
+        if not found:
+            raise OutcomesError(f"--model {model}: no such entry.{suggest(model, names, 'fairbench leaderboard show')}")
     if as_json:
         print(json.dumps([report.to_dict(b) for b in found], indent=2, allow_nan=False))
     elif markdown:

@@ -4,7 +4,7 @@ import json
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -13,6 +13,7 @@ from fairbench.cli.progress import progress_bar
 from fairbench.errors import DownloadError, ModelError, ProtocolError
 
 if TYPE_CHECKING:
+    from fairbench.evaluation import Protocol
     from fairbench.leaderboard.card import SubmissionCard
     from fairbench.leaderboard.verify import Verdict
     from fairbench.models import Model
@@ -34,7 +35,6 @@ def verify(
     """Load a submission's weights, attack some rows again and compare; exit code 1 unless all is consistent."""
     from fairbench.cli.rules import rules
     from fairbench.datasets import load_dataset
-    from fairbench.evaluation import Protocol
     from fairbench.evaluation.again import Again
     from fairbench.evaluation.runner import BATCH_SIZE, fitted
     from fairbench.files import user_path
@@ -50,19 +50,11 @@ def verify(
         raise ProtocolError(f"--seed {seed}: give a number from 0 to 2**62 - 1.")
     folder = user_path(submission)
     card, claimed = require_accepted(check_submission(folder, rules(data_dir, None)), folder)
-    chosen = Protocol.named(card.protocol, attacks=options.names(attacks, "--attacks"))
-    beyond = set(chosen.attacks) - set(Protocol.named(card.protocol).attacks)
-    if beyond:
-        raise ProtocolError(f"--attacks {attacks}: {', '.join(sorted(beyond))} is not of protocol {card.protocol}.")
+    chosen, left_out = _protocol(card, attacks)
     data = load_dataset(card.dataset, "test", data_dir=data_dir)
     model = _model(card, folder, arch, data.num_classes, data.shape)
     if model.sha256 != claimed.manifest["model"]["sha256"]:
-        reason = f"its weights are not the ones that {card.name} was evaluated with"
-        if as_json:
-            print(json.dumps({"submission": str(submission), "verdict": "rejected", "reason": reason}, indent=2))
-        else:
-            print(f"{submission} is rejected: {reason}.")
-        raise typer.Exit(1)
+        _reject(submission, f"its weights are not the ones that {card.name} was evaluated with", as_json)
     with progress_bar(f"{card.name}: {', '.join(chosen.attacks)}, {examples} rows again", []) as progress:
         how: dict[str, Any] = {"batch_size": batch_size or BATCH_SIZE, "device": device, "progress": progress}
         again = Again(model, fitted(data, model, chosen), chosen, how)
@@ -75,13 +67,33 @@ def verify(
             attack=again.attack,
             clean=again.clean,
         )
-    left_out = sorted(set(Protocol.named(card.protocol).attacks) - set(chosen.attacks))
     if as_json:
         print(json.dumps({"submission": str(submission), **found.to_dict(), "not_verified": left_out}, indent=2))
     else:
         _say(submission, found, left_out)
     if found.verdict != "consistent":
         raise typer.Exit(1)
+
+
+def _protocol(card: "SubmissionCard", attacks: str | None) -> "tuple[Protocol, list[str]]":
+    """Return the card's protocol with the chosen attacks, and which of its attacks are left out."""
+    from fairbench.evaluation import Protocol
+
+    whole = set(Protocol.named(card.protocol).attacks)
+    chosen = Protocol.named(card.protocol, attacks=options.names(attacks, "--attacks"))
+    beyond = set(chosen.attacks) - whole
+    if beyond:
+        raise ProtocolError(f"--attacks {attacks}: {', '.join(sorted(beyond))} is not of protocol {card.protocol}.")
+    return chosen, sorted(whole - set(chosen.attacks))
+
+
+def _reject(submission: Path, reason: str, as_json: bool) -> NoReturn:
+    """Say that a submission cannot be verified at all, and end with exit code 1."""
+    if as_json:
+        print(json.dumps({"submission": str(submission), "verdict": "rejected", "reason": reason}, indent=2))
+    else:
+        print(f"{submission} is rejected: {reason}.")
+    raise typer.Exit(1)
 
 
 def _model(card: "SubmissionCard", folder: Path, arch: str | None, num_classes: int, shape: tuple[int, ...]) -> "Model":

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,21 @@ class Board:
     sort: str
     ranked: tuple[Row, ...]
     sample: tuple[Row, ...]
+
+
+def with_names(board: Board, pattern: str) -> Board:
+    """Return the board with the rows of some entries alone, under the ranks that they have among all.
+
+    Parameters
+    ----------
+    pattern
+        Of names, as shells have it: "bat_*".
+    """
+
+    def named(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        return tuple(row for row in rows if fnmatchcase(row.entry.name, pattern))
+
+    return replace(board, ranked=named(board.ranked), sample=named(board.sample))
 
 
 def read_entries(board: Path) -> list[Entry]:

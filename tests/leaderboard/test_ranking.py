@@ -220,6 +220,22 @@ def test_show(cli, board):
     assert "Did you mean 'cau'" in cli("leaderboard", "show", "--board", board, "--sort", "cua").err
 
 
+@pytest.mark.parametrize("pattern", ["middle", "mid*"])
+def test_show_one_entry_with_its_rank_among_all(cli, board, pattern):
+    whole = json.loads(cli("leaderboard", "show", "--board", board, "--json").out)
+    rows = {
+        name: [row for each in whole for row in each[name] if row["name"] == "middle"] for name in ("ranked", "sample")
+    }
+    found = json.loads(cli("leaderboard", "show", "--board", board, "--json", "--model", pattern).out)
+    assert {name: [row for each in found for row in each[name]] for name in rows} == rows
+    assert rows["ranked"]
+    text = cli("leaderboard", "show", "--board", board, "--model", pattern).out
+    assert text.count("middle") == len(rows["ranked"]) + len(rows["sample"])
+    missing = cli("leaderboard", "show", "--board", board, "--model", "midle")
+    assert missing.code == 2
+    assert "--model midle: no such entry. Did you mean 'middle'?" in missing.err
+
+
 @pytest.mark.parametrize(
     ("title", "label"),
     [("My method", "My method"), ("$x$", "$x$"), ("我的方法", "mine"), ("שלום", "mine"), ("m" * 50, "m" * 39 + "…")],
