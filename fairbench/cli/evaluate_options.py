@@ -60,15 +60,17 @@ Attacks = Annotated[
 Epsilon = Annotated[
     str | None, typer.Option(help="L-inf radius in [0, 1] pixels, or in the features' unit. Default: 8/255 or 10.")
 ]
-MaxEpsilon = Annotated[str | None, typer.Option(help="Largest radius that least-epsilon tries. Default: 32/255.")]
+MaxEpsilon = Annotated[
+    str | None, typer.Option(help="Largest radius that least-epsilon tries. Default: 32/255, of features 40.")
+]
 Resolution = Annotated[
-    str | None, typer.Option(help="Distance between the radii that least-epsilon tries. Default: 1/255.")
+    str | None, typer.Option(help="Distance between the radii that least-epsilon tries. Default: 1/255, of features 1.")
 ]
 Step = Annotated[
     str | None,
     typer.Option(
         help="PGD's step. Default: min(2/255, epsilon/4), from 16/255 on epsilon/8; of least-steps: "
-        "min(0.4/255, epsilon/20)."
+        "min(0.4/255, epsilon/20). Of features epsilon/4 and epsilon/20."
     ),
 ]
 Steps = Annotated[int | None, typer.Option(help="PGD's number of steps. Default: 20.")]

@@ -34,9 +34,9 @@ class Protocol:
     examples
         "sample": the first 100 test images of each class (fewer from 11 classes on). "test": the whole test split.
     attacks
-        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection), "least-epsilon-scan", "least-steps", and one's
-        own as a function, or its "package.module:function", in order; a text names several with commas, here and in
-        ``protect``.
+        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection; on features by scanning), "least-epsilon-scan",
+        "least-steps", and one's own as a function, or its "package.module:function", in order; a text names several
+        with commas, here and in ``protect``.
     epsilon
         L-inf radius in [0, 1] pixel units, or in the unit of the features.
     max_epsilon, resolution

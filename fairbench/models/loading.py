@@ -38,11 +38,12 @@ def load_model(
     Parameters
     ----------
     name
-        A name of ``fairbench models``; a path to a checkpoint (.pt, .pth, .ckpt, .tar, .safetensors);
-        or ``robustbench:ID``.
+        A name of ``fairbench models``; the folder of a training run; a path to a checkpoint (.pt, .pth, .ckpt, .tar,
+        .safetensors); or ``robustbench:ID``.
     arch
-        For a checkpoint: a built-in architecture, ``torchvision:NAME``, or ``package.module:function`` that returns
-        the module. Default: the one built-in architecture that the weights fit.
+        For a checkpoint, and for a folder whose card names one's own code: a built-in architecture,
+        ``torchvision:NAME``, or ``package.module:function`` that returns the module. Default: the one
+        built-in architecture that the weights fit.
     num_classes, shape
         Class count and (C, H, W) or (F,) of the data, for builders that take them; a built-in architecture reads them
         off the weights and disagreement about the class count is an error.

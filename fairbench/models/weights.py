@@ -14,8 +14,9 @@ from fairbench.provenance import sha256_file
 def weights_path(card: ModelCard, folder: Path | None = None) -> Path:
     """Return the file of a card's weights, after checking its SHA-256.
 
-    Weights of the zoo that do not ship with the package are looked for in ``$FAIRBENCH_ZOO``, in a clone that is the
-    current folder, and in the user's cache, and else downloaded into the cache from the card's address.
+    Weights of the zoo that do not ship with the package are looked for in the clone that the package lies in, in
+    ``$FAIRBENCH_ZOO``, in the user's cache and in a clone that is the current folder, and else downloaded into the
+    cache from the card's address.
 
     Parameters
     ----------

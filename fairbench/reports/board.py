@@ -49,8 +49,9 @@ _NOTE_BF16 = f" `{BF16}`: gradients in bf16; every verdict is the float32 model'
 _NOTE = (
     "Errors in percent, CRU_s in percentage points, CAU a fraction, with 95 % intervals; lower is better. The rank is "
     "the range of places that the intervals of {sort} allow. `*`: no AutoAttack was run, and PGD-20 gives a lower "
-    "bound of the robust error, by which no entry is told to be ahead of one of AutoAttack. `front`: no other entry "
-    "is known to be as good in average and worst-class robust error and better in one."
+    "bound of the robust error, by which no entry is told to be ahead of one of AutoAttack. `front`: no other entry's "
+    "values, intervals aside, are as good in average and worst-class robust error and better in one; those of PGD-20 "
+    "push off none of AutoAttack."
 )
 
 

@@ -15,6 +15,8 @@ _LINE_HEIGHT = 13
 """Points between the names in a figure."""
 _TITLE_WIDTH = 110
 """Characters of a title's line."""
+_NARROWEST = 4.0
+"""Percentage points that an axis shows at the least."""
 _FEW = 8
 """Entries up to which all have their name in it, and not the front alone."""
 
@@ -28,16 +30,25 @@ def draw_front(board: Board, path: Path) -> None:
         for row in drawn:
             _draw_point(axes, row)
         axes.margins(x=0.06, y=0.1)
+        axes.ticklabel_format(useOffset=False)
+        for limits, set_limits in ((axes.get_xlim(), axes.set_xlim), (axes.get_ylim(), axes.set_ylim)):
+            set_limits(*_widened(*limits))
         low, high = axes.get_xlim()
         axes.set_xlim(low - 0.45 * (high - low), high)  # room for the names
         axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
         axes.set_ylabel("worst-class robust error (percent)")
-        marks = ["blue: none is known to be better in both; hollow: PGD-20 alone"]
+        marks = ["blue: the front, where no other's values are as good in both; hollow: PGD-20 alone"]
         far = ", ".join(_label(row.entry) for row in known if row not in drawn)
         marks += wrap(f"left out, far above: {far}", _TITLE_WIDTH) if far else []
         axes.set_title("\n".join([title(board), *marks]), loc="left", fontsize=12)
         figure.draw_without_rendering()  # settles where points lie on the page
         _name_points(axes, drawn if len(drawn) <= _FEW else [row for row in drawn if row.on_front])
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of an axis, apart by some points where all values are alike."""
+    middle, half = (low + high) / 2, max((high - low) / 2, _NARROWEST / 2)
+    return middle - half, middle + half
 
 
 def _name_points(axes: Any, rows: Sequence[Row]) -> None:

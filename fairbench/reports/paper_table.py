@@ -57,6 +57,8 @@ class Line:
         The table's further columns: text.
     decimals
         Of this row, where they are not the column's.
+    unlike
+        Keys of columns whose measured value is on another scale than the printed one: no difference is given.
     """
 
     names: tuple[str, ...]
@@ -68,6 +70,7 @@ class Line:
     remark: str = ""
     more: tuple[str, ...] = ()
     decimals: int | None = None
+    unlike: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -79,9 +82,9 @@ class Line:
         return self.measured.get(reading, {}).get(column)
 
     def difference(self, reading: str, column: str) -> float | None:
-        """Return measured minus printed, or None where one of them is not there."""
+        """Return measured minus printed, or None where one of them is not there, or they are unlike."""
         cell, printed = self.cell(reading, column), self.printed.get(column)
-        if cell is None or printed is None or not math.isfinite(cell.value):
+        if column in self.unlike or cell is None or printed is None or not math.isfinite(cell.value):
             return None
         return cell.value - printed
 

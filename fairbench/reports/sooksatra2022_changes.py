@@ -77,6 +77,12 @@ def broken_share(radii: Mapping[str, float], a: Outcomes, _: Outcomes) -> Readin
     return Reading(", ".join(shares))
 
 
+def withstanding(a: Outcomes, b: Outcomes) -> Reading:
+    """Say of how many examples the search found no radius: they count as the largest, in means and their gap."""
+    counts = (int((~np.isfinite(outcomes.frame[f"{LE}_epsilon"].to_numpy(dtype=float))).sum()) for outcomes in (a, b))
+    return Reading(f"{' to '.join(f'{count:,}' for count in counts)} of {len(a.frame):,}")
+
+
 def difference_change(smaller: float, larger: float) -> Take:
     """The difference of the two models' CRU_s at one radius and at a larger one; claimed to fall."""
 

@@ -10,8 +10,10 @@ CIFAR10 = CIFAR10_STANDARD, CIFAR10_STATIC, CIFAR10_PGD_AT = tuple(
 """The paper's network and training; static augmentation is its robust model, PGD-AT is not in it."""
 PUBLIC_STANDARD, PUBLIC_ROBUST = "lenet5_fashion_natural", "lenet5_fashion_adversarial"
 ZOO, PUBLIC = (STANDARD, PGD_AT, BAT), (PUBLIC_STANDARD, PUBLIC_ROBUST)
-ADULT = ADULT_STANDARD, ADULT_STATIC = tuple(f"{method}_mlp_adult" for method in ("standard", "static_augmentation"))
-"""The paper's network and training on feature vectors."""
+ADULT_STANDARD, ADULT_STATIC, ADULT_PGD_AT = (
+    f"{method}_mlp_adult" for method in ("standard", "static_augmentation", "pgd_at")
+)
+"""The paper's network and training on feature vectors; PGD-AT is not in it."""
 ADULT_RADII = ("10", "15", "20")
 """Those of the paper's Table II, the first the protocol's own."""
 TITLES = {
@@ -48,12 +50,11 @@ def sample(model: str) -> str:
     return f"{model}.quick.attacks-{PGD10}-{STEPS}-{LE}.max_epsilon-{SEARCHED}-255"
 
 
-def on_adult(radius: str, reading: str) -> list[str]:
-    """Return the results of the Adult pair on all test rows at a radius of :data:`ADULT_RADII`."""
+def on_adult(robust: str, radius: str, reading: str) -> list[str]:
+    """Return the results of a pair on Adult, on all test rows at a radius of :data:`ADULT_RADII`."""
     changed = "" if radius == ADULT_RADII[0] else f".epsilon-{radius}"
     transfer = f".transfer-{ADULT_STANDARD}" if reading == TRANSFER else ""
-    standard, robust = (f"{model}.sooksatra2022{changed}" for model in ADULT)
-    return [standard, f"{robust}{transfer}"]
+    return [f"{ADULT_STANDARD}.sooksatra2022{changed}", f"{robust}.sooksatra2022{changed}{transfer}"]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ meant by adversarial training elsewhere. The paper does not say whom its adversa
 rates are read twice: white-box, made for the model itself, and transfer, made for the standard model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -113,6 +113,14 @@ def _eou_cells(result: str, attribute: str, folder: Path | None) -> dict[tuple[i
     return cells
 
 
+def _says(*notes: str) -> Callable[[Sequence[Line]], list[str]]:
+    """Say below the rows whatever is measured which model of the zoo "robust" is, and more."""
+    robust = '"robust" is static_augmentation here, trained on adversarial examples made beforehand, as in the paper.'
+    return lambda _: [robust, *notes]
+
+
+_TO_ITSELF = "A transfer from the standard model to itself is its white-box value."
+_LABELS = "D_0: true label <=50K, D_1: >50K."
 _FROM = "sooksatra2022 (Adversarial Training Negatively Affects Fairness)"
 _READ = "percentage points, PGD-20, lower is better; white-box: made for the model, transfer: made for the standard one"
 _MEAN = "mean confidence of an income above 50,000 dollars"
@@ -126,6 +134,7 @@ TABLE_1 = PaperTable(
     (_CRU_S,),
     (WHITE_BOX, TRANSFER),
     _cru_s("sooksatra2022_table1.csv", "small_cnn_cifar10", "standard", None),
+    notes=_says(_TO_ITSELF),
 )
 TABLE_2 = PaperTable(
     "sooksatra2022-2",
@@ -135,6 +144,7 @@ TABLE_2 = PaperTable(
     (_CRU_S,),
     (WHITE_BOX, TRANSFER),
     _cru_s("sooksatra2022_table2.csv", "mlp_adult", "sooksatra2022", 10.0),
+    notes=_says(_TO_ITSELF),
 )
 TABLE_4 = PaperTable(
     "sooksatra2022-4",
@@ -144,6 +154,7 @@ TABLE_4 = PaperTable(
     (_CONFIDENCE,),
     (HERE,),
     _confidences("sooksatra2022_table4.csv", "sex"),
+    notes=_says(_LABELS),
 )
 TABLE_5 = PaperTable(
     "sooksatra2022-5",
@@ -153,4 +164,5 @@ TABLE_5 = PaperTable(
     (_CONFIDENCE,),
     (HERE,),
     _confidences("sooksatra2022_table5.csv", "race"),
+    notes=_says(_LABELS),
 )

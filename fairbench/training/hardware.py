@@ -30,7 +30,7 @@ def launch(hardware: Hardware, precision: str) -> Any:
     from lightning.fabric import Fabric
 
     if hardware.nodes > 1 and not {"WORLD_SIZE", "SLURM_NTASKS"} & set(os.environ):
-        raise RecipeError(f"--nodes {hardware.nodes}: start it on each machine with torchrun (docs/train.md).")
+        raise RecipeError(f"--nodes {hardware.nodes}: start it on each machine with torchrun (docs/torchrun.md).")
     distributed = hardware.devices not in (1, "1") or hardware.nodes > 1
     try:
         fabric = Fabric(

@@ -30,17 +30,14 @@ class ClassErrors:
     """Errors of the model on the held-out training images, as fractions.
 
     ``std``, ``rob`` and ``bndy`` are (K,) float64 per class, NaN for a class without an example; ``avg_std``,
-    ``avg_rob`` and ``avg_bndy`` are over all examples. ``changed`` and ``avg_changed`` count the examples whose
-    prediction the attack changes, right or wrong; ``rob_loss`` is the mean cross-entropy under attack, per class.
+    ``avg_rob`` and ``avg_bndy`` are over all examples; ``rob_loss`` is the mean cross-entropy under attack, per class.
     """
 
     std: Tensor
     rob: Tensor
-    changed: Tensor
     rob_loss: Tensor
     avg_std: float
     avg_rob: float
-    avg_changed: float
 
     @property
     def bndy(self) -> Tensor:

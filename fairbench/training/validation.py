@@ -36,17 +36,16 @@ def class_errors(
         (N,) positions in the training set; the random starts depend on them alone.
     """
     step = default_step(epsilon, pixels=space is PIXELS)
-    seen: dict[str, list[torch.Tensor]] = {"std": [], "rob": [], "changed": [], "loss": []}
+    seen: dict[str, list[torch.Tensor]] = {"std": [], "rob": [], "loss": []}
     for start in range(0, len(data), _BATCH):
         rows = torch.arange(start, min(start + _BATCH, len(data)), device=data.labels.device)
         x, y = data.batch(rows)
         noise = torch.from_numpy(uniform_noise(0, index[rows.cpu().numpy()], tuple(x.shape[1:]))).to(x)
         found = pgd(attacked, x, y, epsilon=epsilon, step=step, steps=_STEPS, noise=noise, space=space).last
         with torch.no_grad():
-            clean, logits = judge(x).argmax(1), judge(found)
-        seen["std"].append(clean != y)
+            logits = judge(found)
+            seen["std"].append(judge(x).argmax(1) != y)
         seen["rob"].append(logits.argmax(1) != y)
-        seen["changed"].append(logits.argmax(1) != clean)
         seen["loss"].append(F.cross_entropy(logits, y, reduction="none"))
     values = {name: torch.cat(parts).cpu().double() for name, parts in seen.items()}
     labels = data.labels.cpu()
@@ -58,9 +57,7 @@ def class_errors(
     return ClassErrors(
         std=by_class["std"],
         rob=by_class["rob"],
-        changed=by_class["changed"],
         rob_loss=by_class["loss"],
         avg_std=float(values["std"].mean()),
         avg_rob=float(values["rob"].mean()),
-        avg_changed=float(values["changed"].mean()),
     )

@@ -62,8 +62,9 @@ def outcomes(model):
 def results(without=()):
     made = {name: outcomes(name.partition(".")[0]) for pair in PAIRS.values() for name in pair.results}
     for radius in ("", ".epsilon-15", ".epsilon-20"):
-        robust = f"static_augmentation_mlp_adult.sooksatra2022{radius}"
-        names = (f"standard_mlp_adult.sooksatra2022{radius}", robust, f"{robust}.transfer-standard_mlp_adult")
+        robust = [f"{model}_mlp_adult.sooksatra2022{radius}" for model in ("static_augmentation", "pgd_at")]
+        names = [f"standard_mlp_adult.sooksatra2022{radius}", *robust]
+        names += [f"{name}.transfer-standard_mlp_adult" for name in robust]
         made |= {name: outcomes(name.partition(".")[0]) for name in names}
     return {name: table for name, table in made.items() if name not in without}
 
@@ -85,7 +86,7 @@ def test_claim_1_the_gap_of_accuracies_grows(measured):
 
 
 def test_claim_2_the_gap_of_least_epsilons_grows(measured):
-    gap, smallest, largest, share = readings(measured[1]).values()
+    gap, smallest, largest, share, withstanding = readings(measured[1]).values()
     counted = (np.array(LEVELS[r]) * (1 - np.array(CLEAN[r]) / 100) / 255 for r in (False, True))
     before, after = counted
     assert gap.value == pytest.approx(np.ptp(after) - np.ptp(before))
@@ -94,6 +95,15 @@ def test_claim_2_the_gap_of_least_epsilons_grows(measured):
     assert smallest.value == pytest.approx(after.min() - before.min())
     assert largest.value == pytest.approx(after.max() - before.max())
     assert share.value == pytest.approx(np.ptp(after) / after.mean() - np.ptp(before) / before.mean())
+    assert withstanding.text == "0 to 0 of 400"
+
+
+def test_claim_2_says_how_many_images_withstand_the_largest_radius():
+    tables = results()
+    robust = tables[sample(PGD_AT)] = outcomes(PGD_AT)
+    robust.frame.loc[:11, ["least-epsilon_epsilon", "least-epsilon_censored"]] = [np.nan, True]
+    found = readings(measure(tables)[1])["images that withstand the largest radius"]
+    assert (found.text, found.verdict) == ("0 to 12 of 400", None)
 
 
 def test_claim_3_the_gap_of_success_rates_by_radius(measured):
@@ -117,6 +127,7 @@ def test_the_papers_own_network_is_read_at_its_radii(measured):
         "CIFAR-10, the paper's robust model",
         "CIFAR-10, PGD-AT",
         "Adult, the paper's robust model",
+        "Adult, PGD-AT",
     ]
     found = readings(measured[2], group=3)
     assert list(found)[1:4] == [f"CRU_s at {radius}, points" for radius in ("0.01", "0.012", "0.014")]
@@ -192,11 +203,12 @@ def test_it_is_one_column_without_a_radius(measured):
     assert "     verdict: holds\n" in claims.as_text(PAPER, measured)
 
 
-def test_the_papers_claims_on_adult(measured):
-    (cau,) = readings(measured[0], group=5).values()
+@pytest.mark.parametrize("group", [5, 6])
+def test_the_papers_claims_on_adult(measured, group):
+    (cau,) = readings(measured[0], group=group).values()
     assert (cau.text[:25], cau.verdict) == ("0.280 to 0.480: +0.200 [+", HOLDS)
-    assert measured[0].groups[5].rows[0].report == "larger (0.0195 to 0.0205)"
-    found = readings(measured[2], group=5)
+    assert measured[0].groups[group].rows[0].report == "larger (0.0195 to 0.0205)"
+    found = readings(measured[2], group=group)
     readings_at = [
         f"CRU_s at {radius}, all test rows, {r}" for radius in (10, 15, 20) for r in ("white-box", "transfer")
     ]

@@ -235,13 +235,11 @@ def test_gairat_weighs_by_the_steps_an_example_withstood(network, batch):
     assert value(late.loss(network, x, y)) == pytest.approx(expected, rel=1e-4)
 
 
-def errors(std, rob, changed=None, loss=None):
+def errors(std, rob, loss=None):
     std, rob = torch.tensor(std, dtype=torch.float64), torch.tensor(rob, dtype=torch.float64)
     known = torch.isfinite(std)
-    changed = rob - std if changed is None else torch.tensor(changed, dtype=torch.float64)
     loss = rob if loss is None else torch.tensor(loss, dtype=torch.float64)
-    means = [float(v[known].mean()) for v in (std, rob, changed)]
-    return ClassErrors(std, rob, changed, loss, *means)
+    return ClassErrors(std, rob, loss, *(float(errors[known].mean()) for errors in (std, rob)))
 
 
 def test_frl_moves_its_multipliers_by_the_violations():
