@@ -46,9 +46,9 @@ def draw_front(board: Board, path: Path) -> None:
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
-    """Return the ends of an axis, apart by some points where all values are alike."""
+    """Return the ends of an axis of errors, apart by some points where all values are alike, and hardly above 100."""
     middle, half = (low + high) / 2, max((high - low) / 2, _NARROWEST / 2)
-    return middle - half, middle + half
+    return middle - half, min(middle + half, 100.5)
 
 
 def _name_points(axes: Any, rows: Sequence[Row]) -> None:
