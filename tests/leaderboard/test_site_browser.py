@@ -179,7 +179,7 @@ def test_filters_narrow_all_entries(visit: Any, site: Path) -> None:
     shows(page, "#entries", "dataset", lambda found: set(found) == {"adult"})
     page.locator(".filters").get_by_label("threat model").select_option("L-inf 15")
     expect(said).to_have_text(f"3 of {everything} entries")
-    page.locator(".filters").get_by_label("attack").select_option("AutoAttack")
+    page.locator(".filters").get_by_label("attack").select_option("PGD-20")
     expect(rows).to_contain_text("no entry goes with these filters")
     page.get_by_role("button", name="Clear").click()
     page.wait_for_function(f"document.querySelectorAll('#entries tbody tr').length === {everything}")
