@@ -114,11 +114,13 @@ def test_the_small_cnn_of_sooksatra2022_is_as_accurate_as_the_papers_and_not_rob
 def test_cifar10_models_meet_the_bounds_of_a_short_training():
     """On all test images where they were attacked, else on the sample."""
     trained = [name for name in TRAINED if name.endswith("_resnet18")]
-    assert {"bat_resnet18", "pgd_at_resnet18", "trades6_resnet18", "frl007_resnet18"} <= {*trained}
+    strict = {"bat_resnet18", "pgd_at_resnet18", "trades6_resnet18", "frl007_resnet18"}
+    assert strict <= {*trained}
     for name in trained:
         kept = [result for result in result_names() if result in (f"{name}.standard", f"{name}.quick")]
         found = summarize(read_result(max(kept))).attacks["pgd20"]
-        assert (found.avg_std < 32, found.avg_rob < 65) == (True, True), name
+        most = 65 if name in strict else 67  # TRADES with beta 1 trades robustness away, as it is meant to
+        assert (found.avg_std < 32, found.avg_rob < most) == (True, True), name
 
 
 def test_what_was_measured_on_fewer_classes_is_no_rival(tmp_path):
