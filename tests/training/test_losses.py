@@ -239,7 +239,7 @@ def errors(std, rob, loss=None):
     std, rob = torch.tensor(std, dtype=torch.float64), torch.tensor(rob, dtype=torch.float64)
     known = torch.isfinite(std)
     loss = rob if loss is None else torch.tensor(loss, dtype=torch.float64)
-    return ClassErrors(std, rob, loss, *(float(errors[known].mean()) for errors in (std, rob)))
+    return ClassErrors(std, rob, loss, *(float(rates[known].mean()) for rates in (std, rob)))
 
 
 def test_frl_moves_its_multipliers_by_the_violations():
