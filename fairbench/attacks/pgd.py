@@ -16,13 +16,20 @@ from torch import Tensor, nn
 
 from fairbench.attacks.base import PIXELS, Proposal, Space, ThreatModel, Tick, Verify
 from fairbench.attacks.per_example import beside
+from fairbench.attacks.per_example import margin as margin_of
 from fairbench.randomness import Stream, uniform_noise
+
+Loss = Literal["ce", "kl", "cw"]
+"""What is ascended, see :func:`pgd`."""
 
 GAUSSIAN_SCALE = 0.001
 """Standard deviation of the "gaussian" start (Zhang et al., 2019, arXiv:1901.08573)."""
 
 OnStep = Callable[[int, Tensor], None]
 """Called with (k, logits of iterate k) for k = 0 .. steps - 1."""
+
+_Height = Callable[[Tensor, Any], Tensor]
+"""From the logits of some examples and their rows to the sum of what is ascended."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ def pgd(
     epsilon: float | Tensor,
     step: float | Tensor,
     steps: int,
-    loss: Literal["ce", "kl"] = "ce",
+    loss: Loss = "ce",
     init: Literal["uniform", "gaussian", "none"] = "uniform",
     noise: Tensor | None = None,
     stop: Literal["misclassified"] | None = None,
@@ -82,7 +89,8 @@ def pgd(
     steps
         Number of steps K.
     loss
-        "ce": cross-entropy to ``y``. "kl": KL(f(x) || f(x_adv)), the clean prediction held fixed.
+        "ce": cross-entropy to ``y``. "kl": KL(f(x) || f(x_adv)), the clean prediction held fixed. "cw": the largest
+        other logit less the label's (Carlini and Wagner, 2017, arXiv:1608.04644, f_6), without their floor.
     init
         "uniform": uniform in the ball. "gaussian": x + 0.001 N(0, I). "none": x.
     noise
@@ -116,20 +124,17 @@ def pgd(
     """
     epsilon, step = _broadcast(epsilon, x), _broadcast(step, x)
     lower, upper = space.bounds(x, epsilon)
-    clean = None
-    if loss == "kl":
-        with torch.no_grad():
-            clean = F.softmax(model(x), dim=1)
+    height = _height(loss, model, x, y)
     current = torch.clamp(_start(x, epsilon, init, noise), lower, upper)
     if stop is not None:
         move = partial(_move, jitter=jitter, generator=generator)
         bounds = lower, upper
         settle = settle and not jitter
         return _until_wrong(
-            model, x, y, clean, current, bounds=bounds, step=step, steps=steps, tau=tau, settle=settle, move=move
+            model, x, y, current, height, bounds=bounds, step=step, steps=steps, tau=tau, settle=settle, move=move
         )
     for k in range(steps):
-        logits, gradient = _ascent(model, current, y, clean)
+        logits, gradient = _ascent(model, current, height, slice(None))
         if on_step is not None:
             on_step(k, logits)
         current = torch.clamp(_move(current, step, gradient, jitter=jitter, generator=generator), lower, upper)
@@ -140,8 +145,8 @@ def _until_wrong(
     model: nn.Module,
     x: Tensor,
     y: Tensor,
-    clean: Tensor | None,
     start: Tensor,
+    height: _Height,
     *,
     bounds: tuple[Tensor, Tensor],
     step: float | Tensor,
@@ -160,13 +165,12 @@ def _until_wrong(
     for k in range(steps + 1):
         if not len(rows):
             break
-        y_rows, clean_rows = y[rows], None if clean is None else clean[rows]
         if k < steps:
-            logits, gradient = _ascent(model, current, y_rows, clean_rows)
+            logits, gradient = _ascent(model, current, height, rows)
         else:
             with torch.no_grad():
                 logits, gradient = model(current), torch.empty_like(current)
-        newly = (logits.argmax(1) != y_rows) & ~broken[rows]
+        newly = (logits.argmax(1) != y[rows]) & ~broken[rows]
         first_wrong[rows[newly]] = current[newly]
         broken[rows[newly]] = True
         right = ~broken[rows]
@@ -198,16 +202,24 @@ def _move(
     return moved
 
 
-def _ascent(model: nn.Module, current: Tensor, y: Tensor, clean: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the logits of an iterate and the gradient of the summed loss with respect to it."""
+def _height(loss: Loss, model: nn.Module, x: Tensor, y: Tensor) -> _Height:
+    if loss == "kl":
+        with torch.no_grad():
+            clean = F.softmax(model(x), dim=1)
+        return lambda logits, rows: F.kl_div(F.log_softmax(logits, dim=1), clean[rows], reduction="sum")
+    if loss == "cw":
+        return lambda logits, rows: -margin_of(logits, y[rows]).sum()
+    if loss == "ce":
+        return lambda logits, rows: F.cross_entropy(logits, y[rows], reduction="sum")
+    raise ValueError(f"loss is 'ce', 'kl' or 'cw', not {loss!r}")
+
+
+def _ascent(model: nn.Module, current: Tensor, height: _Height, rows: Any) -> tuple[Tensor, Tensor]:
+    """Return the logits of some rows' iterates, and the gradient of their height with respect to them."""
     current = current.detach().requires_grad_()
     with torch.enable_grad():
         logits = model(current)
-        if clean is None:
-            loss = F.cross_entropy(logits, y, reduction="sum")
-        else:
-            loss = F.kl_div(F.log_softmax(logits, dim=1), clean, reduction="sum")
-        (gradient,) = torch.autograd.grad(loss, current)
+        (gradient,) = torch.autograd.grad(height(logits, rows), current)
     return logits.detach(), gradient
 
 
@@ -247,7 +259,7 @@ def default_step(epsilon: float, *, pixels: bool = True) -> float:
 
 @dataclass(frozen=True)
 class PGDAttack:
-    """PGD as an attack of the evaluation (docs/definitions.md, "PGD-20"): cross-entropy, one uniform start a restart.
+    """PGD as an attack of the evaluation (docs/definitions.md, "PGD-20"): one uniform start a restart.
 
     Parameters
     ----------
@@ -259,6 +271,8 @@ class PGDAttack:
         "last": the last iterate is scored. "any": an example is broken by any misclassified iterate, and stops there.
     seed
         The start of an example depends on (seed, its index, the restart) alone.
+    loss
+        "ce": cross-entropy. "cw": the margin of logits.
     """
 
     threat_model: ThreatModel
@@ -267,11 +281,12 @@ class PGDAttack:
     restarts: int = 1
     score: Literal["last", "any"] = "last"
     seed: int = 0
+    loss: Literal["ce", "cw"] = "ce"
 
     @property
     def name(self) -> str:
-        """Return "pgd20" for 20 steps."""
-        return f"pgd{self.steps}"
+        """Return "pgd20" for 20 steps on the cross-entropy, "cw20" on the margin."""
+        return f"{'pgd' if self.loss == 'ce' else self.loss}{self.steps}"
 
     @property
     def cost(self) -> float:
@@ -286,7 +301,7 @@ class PGDAttack:
             "steps": self.steps,
             "restarts": self.restarts,
             "score": self.score,
-            "loss": "ce",
+            "loss": self.loss,
             "init": "uniform",
             "seed": self.seed,
         }
@@ -321,7 +336,7 @@ class PGDAttack:
         self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, tick: Tick
     ) -> tuple[Tensor, np.ma.MaskedArray]:
         common: dict[str, Any] = {"epsilon": self.threat_model.epsilon, "step": self.step, "steps": self.steps}
-        common |= {"noise": noise, "space": self.threat_model.space}
+        common |= {"loss": self.loss, "noise": noise, "space": self.threat_model.space}
         if self.score == "any":
             result = pgd(model, x, y, stop="misclassified", **common)
             tick(float(self.steps * len(x)))

@@ -55,7 +55,7 @@ ProtocolName = Annotated[
 ]
 Attacks = Annotated[
     str | None,
-    typer.Option(help="Instead of the protocol's: such as pgd20,autoattack, or one's own, package.module:function."),
+    typer.Option(help="Instead of the protocol's: such as pgd20,cw20,autoattack, or one's own, package.module:name."),
 ]
 Epsilon = Annotated[
     str | None, typer.Option(help="L-inf radius in [0, 1] pixels, or in the features' unit. Default: 8/255 or 10.")

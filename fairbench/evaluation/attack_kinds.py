@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.errors import ProtocolError
 from fairbench.outcomes.schema import UNION, is_search
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from fairbench.evaluation.protocol import Protocol
 
 MAX_STEPS = 10_000
-_PGD = re.compile(r"^pgd(0|-?[1-9][0-9]{0,5})$")
+_PGD = re.compile(r"^(pgd|cw)(0|-?[1-9][0-9]{0,5})$")
+_LOSS: Mapping[str, Literal["ce", "cw"]] = {"pgd": "ce", "cw": "cw"}
 _COLUMN = re.compile(r"^[a-z][a-z0-9-]*$")
 
 
@@ -65,7 +66,8 @@ def _pgd(asked: Asked) -> "Attack":
     from fairbench.attacks.pgd import PGDAttack
 
     p = asked.protocol
-    return PGDAttack(asked.within(p.epsilon), p.pgd_step, pgd_steps(asked.name), p.restarts, p.score, p.seed)
+    family, steps = _pgd_parts(asked.name)
+    return PGDAttack(asked.within(p.epsilon), p.pgd_step, steps, p.restarts, p.score, p.seed, _LOSS[family])
 
 
 def _autoattack(asked: Asked) -> "Attack":
@@ -101,7 +103,7 @@ def _own(asked: Asked) -> "Attack":
     )
 
 
-_OF_PGD = Kind("pgdN", ("epsilon", "step", "steps", "restarts", "score"), _pgd, step="pgd_step")
+_OF_PGD = Kind("pgdN or cwN", ("epsilon", "step", "steps", "restarts", "score"), _pgd, step="pgd_step")
 _OF_LEAST_EPSILON = Kind("least-epsilon", ("max_epsilon", "resolution"), _least_epsilon)
 _OF_ONES_OWN = Kind("package.module:function", ("epsilon",), _own)
 _BY_NAME = {
@@ -125,17 +127,18 @@ def kind_of(name: str) -> Kind:
         return _BY_NAME[name]
     meant = _meant(name)
     if is_pgd(name):
-        if not 1 <= pgd_steps(name) <= MAX_STEPS:
+        family, steps = _pgd_parts(name)
+        if not 1 <= steps <= MAX_STEPS:
             hint = "" if meant is None else f" Did you mean '{meant}'?"
-            raise ProtocolError(f"attack '{name}': PGD takes 1 to {MAX_STEPS:,} steps, written pgdN.{hint}")
+            raise ProtocolError(f"attack '{name}': PGD takes 1 to {MAX_STEPS:,} steps, written {family}N.{hint}")
         return _OF_PGD
     if is_own_code(name):
         _check_column(name)
         return _OF_ONES_OWN
     if (spelling := own_code_spelling(name, "FUNCTION")) not in ("", name):
         raise ProtocolError(f"unknown attack '{name}'. One's own is '{spelling}'.")
-    near = suggest(name, ("pgd20", *_BY_NAME)) if meant is None else f" Did you mean '{meant}'?"
-    raise ProtocolError(f"unknown attack '{name}'.{near} pgdN is PGD with N steps.")
+    near = suggest(name, ("pgd20", "cw20", *_BY_NAME)) if meant is None else f" Did you mean '{meant}'?"
+    raise ProtocolError(f"unknown attack '{name}'.{near} pgdN is PGD with N steps, cwN the same on the margin loss.")
 
 
 def spelled(attack: Any) -> str:
@@ -162,13 +165,27 @@ def spelled(attack: Any) -> str:
 
 
 def is_pgd(name: str) -> bool:
-    """Whether a name is written as PGD's with a number of steps."""
+    """Whether a name is written as PGD's with a number of steps, on either loss."""
     return _PGD.match(name) is not None
 
 
-def pgd_steps(name: str) -> int:
-    """Return the steps of an attack that :func:`is_pgd`."""
-    return int(name.removeprefix("pgd"))
+def with_steps(name: str, steps: int) -> str:
+    """Return an attack with another number of steps, if it is one that :func:`is_pgd`.
+
+    Examples
+    --------
+    >>> with_steps("cw20", 50), with_steps("autoattack", 50)
+    ('cw50', 'autoattack')
+    """
+    return f"{_pgd_parts(name)[0]}{steps}" if is_pgd(name) else name
+
+
+def _pgd_parts(name: str) -> tuple[str, int]:
+    """Split "pgd20" into "pgd" and 20."""
+    found = _PGD.match(name)
+    if found is None:
+        raise ValueError(f"'{name}' is not PGD's")
+    return found[1], int(found[2])
 
 
 def column_of(name: str) -> str:
@@ -220,7 +237,7 @@ def _meant(name: str) -> str | None:
     plain = plain_name(name)
     if plain in ("aa", "fab", "fabt", "square") or plain.startswith("apgd"):
         return "autoattack"
-    return plain if is_pgd(plain) and 1 <= pgd_steps(plain) <= MAX_STEPS else None
+    return plain if is_pgd(plain) and 1 <= _pgd_parts(plain)[1] <= MAX_STEPS else None
 
 
 def _check_column(name: str) -> None:

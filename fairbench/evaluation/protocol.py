@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairbench.errors import ProtocolError
-from fairbench.evaluation.attack_kinds import MAX_STEPS, Asked, check_names, check_read, is_pgd, kind_of, spelled
+from fairbench.evaluation.attack_kinds import MAX_STEPS, Asked, check_names, check_read, kind_of, spelled, with_steps
 from fairbench.outcomes.schema import is_search
 from fairbench.randomness import MAX_RESTARTS, MAX_SEED
 from fairbench.registry import suggest
@@ -34,9 +34,9 @@ class Protocol:
     examples
         "sample": the first 100 test images of each class (fewer from 11 classes on). "test": the whole test split.
     attacks
-        "pgdN" (N steps), "autoattack", "least-epsilon" (by bisection; on features by scanning), "least-epsilon-scan",
-        "least-steps", and one's own as a function, or its "package.module:function", in order; a text names several
-        with commas, here and in ``protect``.
+        "pgdN" (N steps), "cwN" (the same on the margin of logits), "autoattack", "least-epsilon" (by bisection; on
+        features by scanning), "least-epsilon-scan", "least-steps", and one's own as a function, or its
+        "package.module:function", in order; a text names several with commas, here and in ``protect``.
     epsilon
         L-inf radius in [0, 1] pixel units, or in the unit of the features.
     max_epsilon, resolution
@@ -109,7 +109,7 @@ class Protocol:
     def named(cls, name: str, *, steps: int | None = None, **changes: Any) -> "Protocol":
         """Return a named protocol, with fields changed where a value is given (None keeps the protocol's own).
 
-        ``steps`` makes every pgdN of it a PGD of that many steps.
+        ``steps`` makes every pgdN and cwN of it one of that many steps.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Protocol:
         check_read({**given, "steps": steps}, changed.attacks)
         if steps is None:
             return changed
-        return replace(changed, attacks=tuple(f"pgd{steps}" if is_pgd(a) else a for a in changed.attacks))
+        return replace(changed, attacks=tuple(with_steps(attack, steps) for attack in changed.attacks))
 
     @property
     def together(self) -> tuple[str, ...]:

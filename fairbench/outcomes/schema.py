@@ -11,7 +11,7 @@ clean_confidence       float32      softmax probability of the predicted class, 
 clean_label_confidence float32      softmax probability of the true class; datasets with attributes only
 <attack>_pred          int16, null  predicted class under attack; null: not measured
 <attack>_label_conf... float32      that of the true class under attack (full name: ``<attack>_label_confidence``)
-pgdN_broken_at         int16, null  steps until the first misclassified iterate; null: none was
+pgdN_broken_at         int16, null  (cwN, too) steps until the first misclassified iterate; null: none was
 least-steps_broken_at  int16, null  the same, 0 if clean is wrong; null: it withstood all steps
 least-steps_censored   bool         whether it did
 autoattack_broken_by   text, null   stage that broke the example, "clean" if none was needed; null: withstood all

@@ -15,29 +15,23 @@ from fairbench.reports.values import fraction
 
 _PGD = ("standard", "sooksatra2022", "quick")
 """Protocols with PGD-20: on the whole test split of images, and of features, and on a sample; the first is shown."""
-_AUTOATTACK = (".leaderboard", ".quick.attacks-pgd20-autoattack", ".sooksatra2022.attacks-pgd20-autoattack")
-"""Results with AutoAttack, on the whole test split and on the sample; the first that is there is shown."""
-_HEADER = (
-    "model",
-    "images",
-    "avg std",
-    "worst std",
-    "avg bndy",
-    "avg rob",
-    "worst rob",
-    "CAU",
-    "avg rob (AutoAttack)",
-    "worst rob (AutoAttack)",
-    "images (AutoAttack)",
-)
+_BESIDE = {
+    "CW-20": ("cw20", (".standard.attacks-cw20", ".quick.attacks-cw20")),
+    "AutoAttack": (
+        "autoattack",
+        (".leaderboard", ".quick.attacks-pgd20-autoattack", ".sooksatra2022.attacks-pgd20-autoattack"),
+    ),
+}
+"""Attacks beside PGD-20: column, and results with it, on the whole test split first; the first there is, is shown."""
+_HEADER = ("model", "images", "avg std", "worst std", "avg bndy", "avg rob", "worst rob", "CAU")
 
 
 def zoo_table(dataset: str, folder: Path | None = None) -> str:
     """Return a Markdown table of the models with a result under PGD-20, least worst-class error first.
 
     Models measured on fewer classes than others are left out. Errors in percent with 95 % intervals. Those of a sample
-    come after those of the whole test split, and the column "images" is there if there are any; AutoAttack's columns,
-    where it was run on one, have their own.
+    come after those of the whole test split, and the column "images" is there if there are any. CW-20 and AutoAttack
+    have columns where they were run on a model, and their own number of images.
 
     Raises
     ------
@@ -46,17 +40,16 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
     """
     names = result_names(folder)
     rows: list[tuple[bool, float, list[str]]] = []
-    strong_ones = 0
     kept = _of_all_classes(dataset, names, folder)
     for model, (name, outcomes) in kept.items():
         found = summarize(outcomes).attacks["pgd20"]
-        stronger = next((model + kind for kind in _AUTOATTACK if model + kind in names), None)
-        strong = None if stronger is None else summarize(read_result(stronger, folder)).attacks["autoattack"]
-        strong_ones += strong is not None
-        rows.append((name == f"{model}.{_PGD[-1]}", found.worst_rob, _row(model, found, strong)))
-    shown = [True, any(sample for sample, *_ in rows), *[True] * 6, *[strong_ones > 0] * 3]
-    cells = [[*compress(row, shown)] for *_, row in sorted(rows)]
-    return tabulated(cells, [*compress(_HEADER, shown)], "github", "left") if rows else ""
+        cells = [*_cells(model, found), *(cell for other in _BESIDE for cell in _beside(model, other, names, folder))]
+        rows.append((name == f"{model}.{_PGD[-1]}", found.worst_rob, cells))
+    header = [*_HEADER, *(f"{what} ({other})" for other in _BESIDE for what in ("avg rob", "worst rob", "images"))]
+    shown = [True, any(sample for sample, *_ in rows), *[True] * 6]
+    shown += [any(row[start + 2] for *_, row in rows) for start in range(8, len(header), 3) for _ in range(3)]
+    cells_shown = [[*compress(row, shown)] for *_, row in sorted(rows)]
+    return tabulated(cells_shown, [*compress(header, shown)], "github", "left") if rows else ""
 
 
 def _of_all_classes(dataset: str, names: Sequence[str], folder: Path | None) -> dict[str, tuple[str, Outcomes]]:
@@ -87,11 +80,18 @@ def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -
     class_panels(panels, path, epsilon="8/255")
 
 
-def _row(model: str, found: AttackSummary, strong: AttackSummary | None) -> list[str]:
-    cells = [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
+def _cells(model: str, found: AttackSummary) -> list[str]:
+    cells = [f"`{model}`", f"{found.n:,}"]
+    cells += [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
     cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob")]
-    cells.append(fraction(found.cau, found.intervals["cau"]))
-    first = [f"`{model}`", f"{found.n:,}"]
-    if strong is None:
-        return [*first, *cells, "not measured", "not measured", ""]
-    return [*first, *cells, average_cell(strong, "avg_rob"), worst_cell(strong, "worst_rob"), f"{strong.n:,}"]
+    return [*cells, fraction(found.cau, found.intervals["cau"])]
+
+
+def _beside(model: str, other: str, names: Sequence[str], folder: Path | None) -> list[str]:
+    """Return a model's robust errors under another attack, and on how many images; the last is empty of none."""
+    attack, kinds = _BESIDE[other]
+    name = next((model + kind for kind in kinds if model + kind in names), None)
+    if name is None:
+        return ["not measured", "not measured", ""]
+    found = summarize(read_result(name, folder)).attacks[attack]
+    return [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob"), f"{found.n:,}"]

@@ -322,6 +322,6 @@ def test_a_name_that_cannot_be_one_is_one_line(attacks, message):
 
 
 def test_options_that_it_cannot_read_are_refused():
-    with pytest.raises(ProtocolError, match="--step is for pgdN or least-steps, and the attacks are my_attacks:one"):
+    with pytest.raises(ProtocolError, match=r"--step is for pgdN or cwN or least-steps, and .* are my_attacks:one"):
         Protocol.named("quick", attacks="my_attacks:one", step=0.1)
     assert Protocol.named("quick", attacks="my_attacks:one", epsilon=0.1).epsilon == 0.1

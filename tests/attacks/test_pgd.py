@@ -37,9 +37,12 @@ def problem():
 @pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.1])
 @pytest.mark.parametrize("init", ["none", "uniform", "gaussian"])
 @pytest.mark.parametrize("stop", [None, "misclassified"])
-def test_breaks_exactly_the_examples_whose_margin_is_at_most_epsilon_times_the_l1_norm(problem, epsilon, init, stop):
+@pytest.mark.parametrize("loss", ["ce", "cw"])
+def test_breaks_exactly_the_examples_whose_margin_is_at_most_epsilon_times_the_l1_norm(
+    problem, epsilon, init, stop, loss
+):
     model, x, y, margin, l1 = problem
-    result = pgd(model, x, y, epsilon=epsilon, step=epsilon / 4, steps=12, init=init, stop=stop)
+    result = pgd(model, x, y, epsilon=epsilon, step=epsilon / 4, steps=12, init=init, stop=stop, loss=loss)
     broken = model(result.last).argmax(1) != y
     reachable = margin <= epsilon * l1
     sure = (margin - epsilon * l1).abs() > 1e-5 * l1  # leave out ties at float32
@@ -53,7 +56,7 @@ def test_breaks_exactly_the_examples_whose_margin_is_at_most_epsilon_times_the_l
         assert torch.allclose(result.last, best, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["ce", "kl"])
+@pytest.mark.parametrize("loss", ["ce", "kl", "cw"])
 def test_stays_in_the_ball_and_in_the_box_with_one_radius_and_step_an_example(problem, loss):
     model, x, y, _, _ = problem
     epsilon = torch.linspace(0, 0.5, len(x))
@@ -74,6 +77,27 @@ def test_the_kl_loss_moves_away_from_the_clean_prediction_and_not_from_the_label
     confidence = [model(found).softmax(1).gather(1, y[:, None]).mean() for found in (x, by_label, by_kl)]
     assert confidence[1] > confidence[0]
     assert (model(by_kl).softmax(1) - clean).abs().mean() > 0.01
+
+
+@pytest.mark.parametrize("stop", [None, "misclassified"])
+def test_the_margin_climbs_where_the_cross_entropy_is_flat(problem, stop):
+    model, x, y, margin, l1 = problem
+    sure = linear(1e4 * model[1].weight, 1e4 * model[1].bias)  # the same decisions, at softmaxes of exactly 0 and 1
+    near = (1e4 * margin > 200) & (margin < 0.05 * l1)  # flat, and within reach
+    assert near.sum() > 20
+    broken = {}
+    for loss in ("ce", "cw"):
+        found = pgd(sure, x, y, epsilon=0.05, step=0.0125, steps=12, init="none", loss=loss, stop=stop).last
+        broken[loss] = sure(found).argmax(1) != y
+    assert not broken["ce"][near].any()
+    assert broken["cw"][near].all()
+
+
+def test_the_margin_is_to_the_nearest_of_all_other_classes():
+    model = linear(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([1.0, -0.5, 0.0]))
+    x, y = torch.tensor([[0.5, 0.5]]).view(1, 1, 1, 2), torch.tensor([0])
+    moved = pgd(model, x, y, epsilon=0.25, step=0.125, steps=1, init="none", loss="cw").last - x
+    assert moved.flatten().tolist() == [0.0, 0.125]  # towards class 2 at 0.5, not class 1 at 0
 
 
 def test_zero_steps_return_the_start(problem):

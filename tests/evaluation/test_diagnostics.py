@@ -131,16 +131,28 @@ def test_images_divided_by_255_twice_are_noticed():
 
 
 @pytest.mark.parametrize(
-    ("pgd_broken", "autoattack_broken", "warned"), [(20, 29, False), (20, 31, True), (40, 20, False)]
+    ("broken", "warnings"),
+    [
+        ({"pgd20": 20, "autoattack": 29}, []),
+        ({"pgd20": 20, "autoattack": 31}, ["AutoAttack breaks 11.0 points more than pgd20"]),
+        ({"pgd20": 40, "autoattack": 20}, []),
+        ({"pgd20": 20, "cw20": 25}, []),
+        ({"pgd20": 20, "cw20": 26}, ["cw20 breaks 6.0 points more than pgd20"]),
+        ({"pgd20": 26, "cw20": 20}, []),
+        ({"pgd20": 20, "pgd40": 22, "cw20": 26}, []),
+        ({"pgd20": 20, "cw20": 26, "autoattack": 35}, ["cw20 breaks 6.0 points more than pgd20"]),
+        ({"cw20": 20, "autoattack": 31}, ["AutoAttack breaks 11.0 points more than cw20"]),
+        ({"pgd20": 20, "cw-of-mine": 90}, []),
+    ],
 )
-def test_autoattack_far_stronger_than_pgd_is_noticed(pgd_broken, autoattack_broken, warned):
+def test_an_attack_far_stronger_than_pgd_is_noticed(broken, warnings):
     label = np.zeros(100, dtype=int)
     label[50:] = 1
     frame = pd.DataFrame({"index": range(100), "label": label, "clean_pred": label})
-    for attack, broken in (("pgd20", pgd_broken), ("autoattack", autoattack_broken)):
-        frame[f"{attack}_pred"] = np.where(np.arange(100) < broken, 1 - label, label)
+    for attack, examples in broken.items():
+        frame[f"{attack}_pred"] = np.where(np.arange(100) < examples, 1 - label, label)
     found = diagnostics.check_results(summarize(Outcomes(frame, {"dataset": {"classes": ["a", "b"]}})))
-    assert bool(found) == warned
+    assert [one.partition(":")[0] for one in found] == warnings
 
 
 @pytest.mark.parametrize(("broken", "warned"), [(50, False), (96, True), (100, True)])

@@ -24,6 +24,12 @@ def test_the_named_protocols_are_those_of_the_agreement():
     assert (autoattack["targets"], autoattack["queries"], autoattack["iterations"]) == (9, 5000, 100)
 
 
+def test_cw_is_pgd_on_the_margin_and_differs_in_nothing_else():
+    pgd7, cw7 = Protocol(attacks=("pgd7", "cw7"), restarts=2, score="any", seed=3).build_attacks(10)
+    assert (pgd7.name, cw7.name) == ("pgd7", "cw7")
+    assert cw7.parameters() == {**pgd7.parameters(), "loss": "cw"}
+
+
 @pytest.mark.parametrize(
     ("changes", "modified"),
     [
@@ -34,7 +40,7 @@ def test_the_named_protocols_are_those_of_the_agreement():
         ({"attacks": ("least-steps",), "step": 0.4 / 255}, {"attacks": ["least-steps"]}),
         ({"attacks": ("least-steps",), "step": 2 / 255}, {"attacks": ["least-steps"], "step": 2 / 255}),
         ({"attacks": ("least-steps",), "max_steps": 50}, {"attacks": ["least-steps"], "max_steps": 50}),
-        ({"attacks": ("pgd20", "autoattack"), "steps": 7}, {"attacks": ["pgd7", "autoattack"]}),
+        ({"attacks": ("pgd20", "cw20", "autoattack"), "steps": 7}, {"attacks": ["pgd7", "cw7", "autoattack"]}),
         ({"restarts": 3, "score": "any", "seed": 4}, {"restarts": 3, "score": "any", "seed": 4}),
     ],
 )
@@ -73,13 +79,15 @@ def test_the_step_shrinks_with_a_small_epsilon():
         ({"attacks": ("pdg20",)}, "Did you mean 'pgd20'"),
         ({"attacks": ("autoatack",)}, "Did you mean 'autoattack'"),
         *(({"attacks": (typed,)}, "Did you mean 'pgd20'") for typed in ("pgd-20", "PGD20", "pgd_20", "Pgd-20")),
+        *(({"attacks": (typed,)}, "Did you mean 'cw20'") for typed in ("cw-20", "CW20", "cw", "cw_20")),
+        ({"attacks": ("cw0",)}, "attack 'cw0': PGD takes 1 to 10,000 steps, written cwN"),
         *(({"attacks": (typed,)}, "Did you mean 'autoattack'") for typed in ("aa", "AutoAttack", "apgd", "apgd-t")),
         ({"attacks": ("pgd20", "pgd20")}, "stands twice"),
         ({"epsillon": 0.1}, "Did you mean 'epsilon'"),
-        ({"attacks": ("least-epsilon",), "restarts": 7}, "--restarts is for pgdN, and the attacks are least-epsilon"),
-        ({"attacks": ("least-epsilon-scan",), "steps": 5}, "--steps is for pgdN"),
-        ({"attacks": ("least-epsilon",), "epsilon": 0.1}, "--epsilon is for pgdN or autoattack or least-steps"),
-        ({"attacks": ("autoattack",), "step": 0.1}, "--step is for pgdN or least-steps"),
+        ({"attacks": ("least-epsilon",), "restarts": 7}, "--restarts is for pgdN or cwN, and the attacks are least-"),
+        ({"attacks": ("least-epsilon-scan",), "steps": 5}, "--steps is for pgdN or cwN"),
+        ({"attacks": ("least-epsilon",), "epsilon": 0.1}, "--epsilon is for pgdN or cwN or autoattack or least-steps"),
+        ({"attacks": ("autoattack",), "step": 0.1}, "--step is for pgdN or cwN or least-steps"),
         ({"max_epsilon": 0.1}, "--max-epsilon is for least-epsilon, and the attacks are pgd20; leave it out"),
         ({"max_steps": 10}, "--max-steps is for least-steps"),
     ],
