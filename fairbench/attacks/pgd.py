@@ -90,7 +90,7 @@ def pgd(
         Number of steps K.
     loss
         "ce": cross-entropy to ``y``. "kl": KL(f(x) || f(x_adv)), the clean prediction held fixed. "cw": the largest
-        other logit less the label's (Carlini and Wagner, 2017, arXiv:1608.04644, f_6), without their floor.
+        other logit less the label's (Carlini and Wagner, 2017, arXiv:1608.04644, f_6, untargeted and without a floor).
     init
         "uniform": uniform in the ball. "gaussian": x + 0.001 N(0, I). "none": x.
     noise
