@@ -214,6 +214,11 @@ def rank_ranges(intervals: list[Interval], tells: Tells = _always) -> list[tuple
     return places
 
 
+def range_text(places: tuple[int, int]) -> str:
+    """Return "3", or "3-5"."""
+    return "-".join(map(str, dict.fromkeys(places)))
+
+
 def pareto_front(points: list[tuple[float, float]], tells: Tells = _always) -> list[bool]:
     """Say of each point whether no other is as good in both and better in one; lower is better, NaN is never on it.
 

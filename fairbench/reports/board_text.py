@@ -1,6 +1,6 @@
 """Names and texts that the board's tables and its pages have in common."""
 
-from fairbench.leaderboard.ranking import Board, Entry, Row
+from fairbench.leaderboard.ranking import Board, Entry, Row, range_text
 from fairbench.reports.values import epsilon_text, fraction, rate
 
 NAMES = {
@@ -30,7 +30,7 @@ def title(board: Board) -> str:
 
 def rank_text(row: Row) -> str:
     """Return "3", "3-5", or nothing for what is not ranked."""
-    return "" if row.ranks is None else "-".join(map(str, dict.fromkeys(row.ranks)))
+    return "" if row.ranks is None else range_text(row.ranks)
 
 
 def attack_text(entry: Entry) -> str:

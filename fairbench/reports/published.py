@@ -1,6 +1,7 @@
 """Tables with the columns of ``sun2023``: printed rows, the models that stand for them, and who is ahead of whom."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fairbench.errors import OutcomesError
+from fairbench.leaderboard.ranking import range_text, rank_ranges
 from fairbench.leaderboard.results import published_folder, read_result, result_names
 from fairbench.leaderboard.zoo_card import trained_note
 from fairbench.metrics import summarize
@@ -151,10 +153,19 @@ def _notes(lines: Sequence[Line]) -> list[str]:
     return notes
 
 
-def rank_rows(printed: Sequence[Line], measured: Sequence[Line]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Return who is how good: ranks from 1, the least error, printed and measured; ties share the better rank.
+@dataclass(frozen=True)
+class Ranks:
+    """Of a method: its place as printed, and the first and last place that its interval allows here; from 1."""
 
-    Only rows that are printed and measured are ranked, so that both ranks are among the same methods.
+    paper: int
+    here: tuple[int, int]
+
+
+def rank_rows(printed: Sequence[Line], measured: Sequence[Line]) -> dict[str, dict[str, Ranks]]:
+    """Return who is how good, 1 being the least error: by the printed values, and by the measured intervals.
+
+    Only rows that are printed and measured are ranked, so that both ranks are among the same methods. Printed ties
+    share the better rank; measured ranks are those of a board (:func:`~fairbench.leaderboard.ranking.rank_ranges`).
 
     Parameters
     ----------
@@ -164,30 +175,24 @@ def rank_rows(printed: Sequence[Line], measured: Sequence[Line]) -> dict[str, di
     Returns
     -------
     dict
-        By method and metric, the printed and the measured rank; empty for fewer than two rows.
+        By method and metric; empty for fewer than two rows.
     """
     papers = {line.names[-1]: line.printed for line in printed if line.printed}
     here = {line.names[-1]: line for line in measured if line.measured and line.names[-1] in papers}
     if len(here) < 2:
         return {}
-    ranks = {}
+    found: dict[str, dict[str, Ranks]] = {name: {} for name in here}
     for metric in METRICS:
-        values = pd.DataFrame(
-            {
-                "paper": [papers[name][metric] for name in here],
-                "here": [line.measured[HERE][metric].value for line in here.values()],
-            }
-        )
-        ranks[metric] = values.rank(method="min").astype(int)
-    return {
-        name: {m: (int(ranks[m]["paper"].iloc[i]), int(ranks[m]["here"].iloc[i])) for m in METRICS}
-        for i, name in enumerate(here)
-    }
+        paper = pd.Series([papers[name][metric] for name in here]).rank(method="min").astype(int)
+        places = rank_ranges([line.measured[HERE][metric].interval for line in here.values()])
+        for name, first, range_here in zip(here, paper, places, strict=True):
+            found[name][metric] = Ranks(int(first), range_here)
+    return found
 
 
-def ranks_as_text(ranks: Mapping[str, Mapping[str, tuple[int, int]]], tablefmt: str) -> str:
+def ranks_as_text(ranks: Mapping[str, Mapping[str, Ranks]], tablefmt: str) -> str:
     """Return the ranks as a table in a format of tabulate, "paper / here"."""
     if not ranks:
         return "Fewer than two rows are measured: there is nothing to rank."
-    lines = [[name, *(f"{of[m][0]} / {of[m][1]}" for m in METRICS)] for name, of in ranks.items()]
+    lines = [[name, *(f"{of[m].paper} / {range_text(of[m].here)}" for m in METRICS)] for name, of in ranks.items()]
     return tabulated(lines, ["rank: paper / here", *METRICS.values()], tablefmt, "left")

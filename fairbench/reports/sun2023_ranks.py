@@ -8,7 +8,7 @@ from typing import Any
 from fairbench.reports import claims
 from fairbench.reports.claims import Claim, Paper
 from fairbench.reports.paper_table import PaperTable
-from fairbench.reports.published import rank_rows, ranks_as_text, same_dataset
+from fairbench.reports.published import Ranks, rank_rows, ranks_as_text, same_dataset
 from fairbench.reports.sun2023 import CIFAR10, FASHION, paper_on
 
 
@@ -18,7 +18,7 @@ class Ranked:
 
     table: PaperTable
     dataset: str
-    ranks: Mapping[str, Mapping[str, tuple[int, int]]]
+    ranks: Mapping[str, Mapping[str, Ranks]]
     paper: Paper
     claims: tuple[Claim, ...]
     missing: tuple[str, ...]
@@ -37,7 +37,10 @@ class Ranked:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        ranks = {n: {m: {"paper": a, "here": b} for m, (a, b) in of.items()} for n, of in self.ranks.items()}
+        ranks = {
+            name: {metric: {"paper": one.paper, "here": [*one.here]} for metric, one in of.items()}
+            for name, of in self.ranks.items()
+        }
         observations = claims.to_dict(self.paper, self.claims, self.missing)
         return {"table": self.table.key, "dataset": self.dataset, "ranks": ranks, "observations": observations}
 
@@ -45,8 +48,8 @@ class Ranked:
         beside = f" The printed ranks and the claimed numbers are of {CIFAR10}." if self.dataset == FASHION else ""
         return [
             f"{self.table.source}: ranks and observations, measured on {self.dataset}",
-            "Ranks are among the methods measured, 1 is the least error, of the values alone; the observations "
-            f"say which differences are more than chance.{beside} Two models are compared on the same images; an "
+            "Ranks are among the methods measured, 1 is the least error: of the printed values, and here all that "
+            f"the 95 % intervals leave open, as on the boards.{beside} Two models are compared on the same images; an "
             "observation holds if the 95 % interval of the paired difference is on its side of 0.",
         ]
 
