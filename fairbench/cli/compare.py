@@ -28,8 +28,10 @@ def compare(
     """Compare two models class by class: differences with intervals, exact tests, and a figure."""
     from fairbench.datasets.named import NAMED
     from fairbench.files import make_folder, user_path
+    from fairbench.leaderboard.misled import misled_line
     from fairbench.leaderboard.zoo_card import trained_note
     from fairbench.metrics.comparison import compare as measure
+    from fairbench.metrics.misled import PGD
     from fairbench.reports import comparison
 
     first, second, chosen = comparison.find_both(a, b, attack)
@@ -39,14 +41,14 @@ def compare(
         make_folder(user_path(out))  # what cannot be written is told before a page of numbers
     kept = [held for name, held in ((a, first), (b, second)) if not user_path(name).exists()]  # one's own have no card
     trained = trained_note(str(held.manifest["model"]["name"]) for held in kept)
+    both = [misled_line(*one) for one in zip(names, (first, second), strict=True)] if chosen == PGD else []
+    notes = [note for note in (trained, *both) if note]
     if as_json:
-        print(json.dumps(comparison.to_dict(found, names, trained), indent=2, allow_nan=False))
+        print(json.dumps(comparison.to_dict(found, names, notes), indent=2, allow_nan=False))
     else:
-        print(comparison.as_table(found, names, "github" if markdown else "simple"))
-        if trained:
-            print(f"\n{trained}")
+        print("\n\n".join([comparison.as_table(found, names, "github" if markdown else "simple"), *notes]))
     if out is not None:
-        options.say_written(comparison.keep(found, names, user_path(out), trained))
+        options.say_written(comparison.keep(found, names, user_path(out), notes))
 
 
 def _names(a: str, b: str) -> tuple[str, str]:

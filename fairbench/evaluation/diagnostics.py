@@ -15,6 +15,7 @@ from fairbench.datasets import Dataset
 from fairbench.errors import ModelError
 from fairbench.evaluation.attack_kinds import is_pgd
 from fairbench.metrics import Summary
+from fairbench.metrics.misled import MISLED
 from fairbench.metrics.summary import AttackSummary
 from fairbench.models.base import Normalize
 from fairbench.outcomes import Outcomes
@@ -25,8 +26,6 @@ _MASKED_SHARE = 0.1
 _NORMALISED_TWICE = 6.0
 """Mean/std normalisation takes [0, 1] to about [-3, 3.5] for common data sets; a second one takes that past this."""
 _STRONGER = 10.0
-_MARGIN = 5.0
-"""Two losses differ by less on models whose gradients mean something (docs/zoo_cifar10.md)."""
 _ROUNDING = 1e-3
 """Share of the largest logit that two passes may differ by: kernels that add in another order stay far below."""
 _BROKEN = 95.0
@@ -104,7 +103,7 @@ def check_results(summary: Summary) -> list[str]:
             f"AutoAttack breaks {more:.1f} points more than {pgd.attack}: gradients are likely masked; trust "
             "AutoAttack's figures."
         )
-    if on_margin is not None and on_entropy is not None and (more := on_margin.avg_rob - on_entropy.avg_rob) > _MARGIN:
+    if on_margin is not None and on_entropy is not None and (more := on_margin.avg_rob - on_entropy.avg_rob) > MISLED:
         found.append(
             f"{on_margin.attack} breaks {more:.1f} points more than {on_entropy.attack}: the cross-entropy misleads "
             "PGD here; run autoattack, and trust its figures."

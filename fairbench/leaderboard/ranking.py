@@ -12,10 +12,12 @@ import numpy as np
 from fairbench.errors import OutcomesError
 from fairbench.leaderboard.board import read_submission, versions
 from fairbench.leaderboard.card import SubmissionCard
+from fairbench.leaderboard.misled import by_the_protocol, subject
 from fairbench.leaderboard.results import read_result, result_names, result_path, results_folder
 from fairbench.leaderboard.zoo_card import zoo_card
 from fairbench.metrics import AttackSummary, summarize
 from fairbench.metrics.intervals import Interval
+from fairbench.metrics.misled import FoundMore, found_more
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.table import TABLE
 from fairbench.registry import suggest
@@ -68,6 +70,8 @@ class Entry:
         Training data beyond the dataset's own; "" for none, None where nobody said.
     precision
         What attacks computed gradients in, as the manifest says it: "float32" or "bfloat16".
+    found_more
+        What a stronger attack breaks beyond PGD-20, of an entry judged by that; None where none was run.
     """
 
     name: str
@@ -81,7 +85,13 @@ class Entry:
     extra_data: str | None
     paper: str | None = None
     precision: str = "float32"
+    found_more: FoundMore | None = None
     evidence: Evidence | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def misled(self) -> bool:
+        """Whether its robust error is known to be much too low, because PGD-20 was misled."""
+        return self.found_more is not None and self.found_more.misled
 
 
 @dataclass(frozen=True)
@@ -143,9 +153,14 @@ def read_entries(board: Path) -> list[Entry]:
         One is damaged.
     """
     folder = kept_folder(board)
+    kept_results = {name: read_result(name, folder) for name in result_names(folder)}
+    of_model: dict[tuple[Any, ...], list[Outcomes]] = {}
+    for outcomes in filter(by_the_protocol, kept_results.values()):
+        of_model.setdefault(subject(outcomes), []).append(outcomes)
     entries = []
-    for name in result_names(folder):
-        entry = _kept(read_result(name, folder), result_path(name, folder).with_suffix(".parquet"))
+    for name, outcomes in kept_results.items():
+        others = of_model.get(subject(outcomes), [])
+        entry = _kept(outcomes, others, result_path(name, folder).with_suffix(".parquet"))
         entries += [] if entry is None else [entry]
     for kept in versions(board).values():
         version = max(kept)
@@ -240,10 +255,15 @@ def pareto_front(points: list[tuple[float, float]], tells: Tells = _always) -> l
 def errs_less(better: Entry, worse: Entry, column: str) -> bool:
     """Return whether a lower figure of the first says that it errs less: not always, if the attacks are not the same.
 
-    PGD-20 gives a lower bound of what AutoAttack would find. A robust error that is lower under AutoAttack is so all
+    PGD-20 gives a lower bound of what AutoAttack would find, and where a stronger attack is known to find much more,
+    one that says nothing. A robust error that is lower under AutoAttack is so all
     the more under one attack for both; one that is lower under PGD-20 may not be, and of CRU_s, a difference, neither.
     """
-    if better.attack.attack == worse.attack.attack or column in _WITHOUT_ATTACK:
+    if column in _WITHOUT_ATTACK:
+        return True
+    if better.misled:
+        return False
+    if better.attack.attack == worse.attack.attack:
         return True
     return better.attack.attack == _ATTACKS[0] and column != "cru_s"
 
@@ -264,12 +284,16 @@ def _placed(rows: list[Row], sort: str) -> list[Row]:
 
     ranges = rank_ranges([row.interval(sort) for row in rows], tells(sort))
     front = pareto_front([row.point for row in rows], tells("worst_rob"))
-    return [replace(row, ranks=r, on_front=f) for row, r, f in zip(rows, ranges, front, strict=True)]
+    return [
+        replace(row, ranks=r, on_front=f and not row.entry.misled)
+        for row, r, f in zip(rows, ranges, front, strict=True)
+    ]
 
 
 def _key(row: Row, sort: str) -> tuple[Any, ...]:
     values = [row.value(sort), row.value("avg_rob")]
-    return *((math.isnan(v), 0.0 if math.isnan(v) else v) for v in values), row.entry.name, row.entry.source
+    last = row.entry.misled and sort not in _WITHOUT_ATTACK
+    return last, *((math.isnan(v), 0.0 if math.isnan(v) else v) for v in values), row.entry.name, row.entry.source
 
 
 def _judged(outcomes: Outcomes) -> AttackSummary | None:
@@ -287,16 +311,12 @@ def _confusion(outcomes: Outcomes, attack: str) -> np.ndarray:
     return np.bincount(cells, minlength=k * k).reshape(k, k)
 
 
-def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
-    """Return the entry of a kept result; None for one that no board ranks.
-
-    Those are results with other steps, restarts or seeds, or with an attack that was made for another model.
-    """
+def _kept(outcomes: Outcomes, others: Sequence[Outcomes], table: Path) -> Entry | None:
+    """Return the entry of a kept result; None for one that no board ranks."""
     protocol, name = outcomes.manifest["protocol"], str(outcomes.manifest["model"]["name"])
     sample = protocol["name"] == "quick"
-    changed = set(protocol["modified"]) - {"epsilon", "attacks"}  # which others were run changes none
     attack = _judged(outcomes)
-    if changed or attack is None or attack.epsilon is None or "transfer_from" in outcomes.manifest:
+    if attack is None or attack.epsilon is None or not by_the_protocol(outcomes):
         return None
     zoo = zoo_card(name) is not None
     return Entry(
@@ -310,6 +330,7 @@ def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
         attack=attack,
         extra_data=_extra_data_of_zoo(name) if zoo else None,
         precision=outcomes.precision,
+        found_more=found_more(outcomes, others) if attack.attack == _ATTACKS[-1] else None,
         evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack)),
     )
 
@@ -367,13 +388,14 @@ def _one_each(entries: list[Entry]) -> list[Entry]:
 
 
 def near(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows without those far above the others, three interquartile ranges over the third quartile (Tukey).
+    """Return the rows that a figure shows: without those misled, whose place is known to be another, or far above.
 
-    For figures: a model without defence would squeeze all others into a corner. None of the front is left out, and of
-    fewer than eight rows none.
+    Far above is three interquartile ranges over the third quartile (Tukey): a model without defence would squeeze all
+    others into a corner. None of the front is left out for it, and of fewer than eight rows none.
     """
+    rows = [row for row in rows if not row.entry.misled]
     if len(rows) < _ENOUGH:
-        return list(rows)
+        return rows
     ends = {}
     for column in ("avg_rob", "worst_rob"):
         first, third = np.percentile([r.value(column) for r in rows], [25, 75])

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 
 from filelock import FileLock
@@ -29,12 +30,14 @@ from fairbench.reports import site
 from fairbench.reports.board_figure import draw_front
 from fairbench.reports.board_text import (
     BF16,
+    MISLED,
     NAMES,
     attack_text,
     extra_data_text,
     figure_text,
     file_stem,
     in_bf16,
+    misled_text,
     rank_text,
     title,
     worst_class,
@@ -115,6 +118,7 @@ def _write_tables(found: Sequence[Board], folder: Path) -> None:
 def as_markdown(board: Board, figure: str | None = None) -> str:
     """Return the board as a page of Markdown."""
     note = _NOTE.format(sort=NAMES[board.sort]) + (_NOTE_BF16 if in_bf16(board) else "")
+    note += f" `{MISLED}`: {misled}." if (misled := misled_text(board)) else ""
     parts = [f"# {title(board)}", note]
     header = ["rank", "model", "attack", *NAMES.values(), "extra data", "front"]
     if board.ranked:
@@ -136,9 +140,9 @@ def as_csv(board: Board) -> str:
     worst = ["worst_std_class", "worst_bndy_class", "worst_rob_class"]
     first = ["rank_first", "rank_last", "name", "title", "version", "source", "attack", "precision"]
     first += ["epsilon", "n", "sample"]
-    writer.writerow([*first, *ends, *worst, "extra_data", "pareto_front", "paper"])
+    writer.writerow([*first, *ends, *worst, "extra_data", "pareto_front", "paper", "stronger_attack", "stronger_more"])
     for row in (*board.ranked, *board.sample):
-        entry, ranks = row.entry, row.ranks or ("", "")
+        entry, ranks, more = row.entry, row.ranks or ("", ""), row.entry.found_more
         numbers = [v for c in COLUMNS for v in (row.value(c), *row.interval(c))]
         writer.writerow(
             [
@@ -156,6 +160,7 @@ def as_csv(board: Board) -> str:
                 *(getattr(entry.attack, c) for c in worst),
                 *(_cell(extra_data_text(entry)), int(row.on_front)),
                 entry.paper or "",
+                *(("", "") if more is None else (more.attack, f"{more.points:.4f}")),
             ]
         )
     return stream.getvalue()
@@ -174,6 +179,7 @@ def as_text(board: Board) -> str:
         rows.append([rank, name, attack_text(entry), *figures, *rest])
     notes = "*: PGD-20 alone; the true error may be higher, so it is never ahead of a model measured by AutoAttack; "
     notes += "sample: 1,000 images, not ranked; intervals: --markdown or --json"
+    notes += f"; {MISLED}: {misled}" if (misled := misled_text(board)) else ""
     notes += f"; {BF16}: gradients in bf16, verdicts in float32" if in_bf16(board) else ""
     table = tabulated(rows, stacked(header, rows, "simple"), "simple", "left")
     return f"{title(board)}, by {NAMES[board.sort]}\n{table}\n{notes}"
@@ -195,6 +201,8 @@ def to_dict(board: Board) -> dict[str, object]:
             "n": entry.attack.n,
             "ranks": row.ranks,
             "pareto_front": row.on_front,
+            "misled": entry.misled,
+            "stronger_attack": None if entry.found_more is None else asdict(entry.found_more),
             "worst_rob_class": entry.attack.worst_rob_class,
             **{c: {"value": number(row.value(c)), "interval": [*map(number, row.interval(c))]} for c in COLUMNS},
         }

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from fairbench.leaderboard.ranking import Board, Entry, Row, front_line, near
-from fairbench.reports.board_text import title
+from fairbench.reports.board_text import MISLED, title
 from fairbench.reports.drawing import figure_file
 
 _LINE_HEIGHT = 13
@@ -38,8 +38,9 @@ def draw_front(board: Board, path: Path) -> None:
         axes.set_xlabel("average robust error (percent, 95 % intervals; lower is better)")
         axes.set_ylabel("worst-class robust error (percent)")
         marks = ["blue: the front, where no other's values are as good in both; hollow: PGD-20 alone"]
-        far = ", ".join(_label(row.entry) for row in known if row not in drawn)
-        marks += wrap(f"left out, far above: {far}", _TITLE_WIDTH) if far else []
+        for why, chosen in (("far above", False), (f"misled ({MISLED})", True)):
+            out = ", ".join(_label(row.entry) for row in known if row not in drawn and row.entry.misled == chosen)
+            marks += wrap(f"left out, {why}: {out}", _TITLE_WIDTH) if out else []
         axes.set_title("\n".join([title(board), *marks]), loc="left", fontsize=12)
         figure.draw_without_rendering()  # settles where points lie on the page
         _name_points(axes, drawn if len(drawn) <= _FEW else [row for row in drawn if row.on_front])

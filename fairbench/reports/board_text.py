@@ -14,6 +14,8 @@ NAMES = {
     "cru_s": "CRU_s",
 }
 ATTACK_NAMES = {"autoattack": "AutoAttack", "pgd20": "PGD-20 *"}
+MISLED = "†"
+"""The mark of an entry whose robust error is known to be much too low."""
 BF16 = "(bf16)"
 """The mark of a result whose gradients were computed in bf16."""
 
@@ -34,13 +36,23 @@ def rank_text(row: Row) -> str:
 
 
 def attack_text(entry: Entry) -> str:
-    """Return the attack's name, marked where its gradients were not computed in float32."""
-    return ATTACK_NAMES[entry.attack.attack] + ("" if entry.precision == "float32" else f" {BF16}")
+    """Return the attack's name, marked where it was misled, and where its gradients were not computed in float32."""
+    marks = [MISLED] * entry.misled + [BF16] * (entry.precision != "float32")
+    return " ".join([ATTACK_NAMES[entry.attack.attack], *marks])
 
 
 def in_bf16(board: Board) -> bool:
     """Return whether any row is so marked."""
     return any(row.entry.precision != "float32" for row in (*board.ranked, *board.sample))
+
+
+def misled_text(board: Board) -> str:
+    """Return what the mark of misled entries means, with what is known of each; nothing where there are none."""
+    found = [row.entry for row in (*board.ranked, *board.sample) if row.entry.misled]
+    if not found:
+        return ""
+    known = "; ".join(dict.fromkeys(f"{entry.name}: {entry.found_more}" for entry in found))
+    return f"a stronger attack finds much more, so PGD-20's figures mislead; last, ahead of none, on no front ({known})"
 
 
 def extra_data_text(entry: Entry) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -178,18 +179,18 @@ def as_table(found: Comparison, names: tuple[str, str], tablefmt: str) -> str:
     return "\n".join(lines)
 
 
-def to_dict(found: Comparison, names: tuple[str, str], trained: str | None = None) -> dict[str, Any]:
-    """Return plain data; what was not measured is None, and so is ``trained`` where no card says it."""
+def to_dict(found: Comparison, names: tuple[str, str], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return plain data; what was not measured is None."""
     plain: dict[str, Any] = json.loads(
-        json.dumps({"a": names[0], "b": names[1], **found.to_dict(), "trained": trained}), parse_constant=_none
+        json.dumps({"a": names[0], "b": names[1], **found.to_dict(), "notes": [*notes]}), parse_constant=_none
     )
     return plain
 
 
-def keep(found: Comparison, names: tuple[str, str], folder: Path, trained: str | None = None) -> list[Path]:
+def keep(found: Comparison, names: tuple[str, str], folder: Path, notes: Sequence[str] = ()) -> list[Path]:
     """Write ``comparison.json``, ``comparison.md`` and ``comparison.png`` into a folder and return their paths.
 
-    ``trained`` is what the cards say of the models' training, in a sentence.
+    ``notes`` is what else is known of the models, in sentences.
 
     Raises
     ------
@@ -198,10 +199,9 @@ def keep(found: Comparison, names: tuple[str, str], folder: Path, trained: str |
     """
     make_folder(folder)
     paths = [folder / f"comparison.{suffix}" for suffix in ("json", "md", "png")]
-    write_json(to_dict(found, names, trained), paths[0])
+    write_json(to_dict(found, names, notes), paths[0])
     with replacing(paths[1]) as temporary:
-        told = f"\n{trained}\n" if trained else ""
-        temporary.write_text(f"{as_table(found, names, 'github')}\n{told}", encoding="utf-8")
+        temporary.write_text("\n\n".join([as_table(found, names, "github"), *notes]) + "\n", encoding="utf-8")
     draw(found, names, paths[2])
     return paths
 

@@ -50,7 +50,7 @@ class Line:
     missing
         Results that it needs and that are not kept.
     footnote
-        What is odd about the printed cells.
+        What is odd about the printed cells, or the measured ones.
     remark
         Stands where a value could not be measured from results that are kept.
     more

@@ -9,10 +9,12 @@ from typing import Any
 import pandas as pd
 
 from fairbench.errors import OutcomesError
+from fairbench.leaderboard.misled import misled_line
 from fairbench.leaderboard.ranking import range_text, rank_ranges
 from fairbench.leaderboard.results import published_folder, read_result, result_names
 from fairbench.leaderboard.zoo_card import trained_note
 from fairbench.metrics import summarize
+from fairbench.outcomes import Outcomes
 from fairbench.registry import plain_name, suggest
 from fairbench.reports.paper_table import HERE, Cell, Column, Line, PaperTable
 from fairbench.reports.text_tables import tabulated
@@ -120,13 +122,16 @@ def _line(
     if model is None:
         return Line(names, printed, footnote=footnote)
     result = f"{model}{_PROTOCOL}"
-    measured = {HERE: _cells(result, folder)} if result in kept else {}
-    missing = () if result in kept else (model,)
-    return Line(names, printed, measured, {HERE: result}, missing, footnote)
+    if result not in kept:
+        return Line(names, printed, {}, {HERE: result}, (model,), footnote)
+    outcomes = read_result(result, folder)
+    misled = misled_line(", ".join((*names, "here")), outcomes, folder)
+    footnote = " ".join(filter(None, (footnote, misled)))
+    return Line(names, printed, {HERE: _cells(outcomes)}, {HERE: result}, (), footnote)
 
 
-def _cells(result: str, folder: Path | None) -> dict[str, Cell]:
-    found = summarize(read_result(result, folder)).attacks[_ATTACK]
+def _cells(outcomes: Outcomes) -> dict[str, Cell]:
+    found = summarize(outcomes).attacks[_ATTACK]
     return {metric: Cell(float(getattr(found, metric)), found.intervals[metric]) for metric in METRICS}
 
 

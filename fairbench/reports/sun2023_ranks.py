@@ -22,6 +22,7 @@ class Ranked:
     paper: Paper
     claims: tuple[Claim, ...]
     missing: tuple[str, ...]
+    footnotes: tuple[str, ...] = ()
 
     def as_text(self) -> str:
         """Return it for a terminal."""
@@ -54,7 +55,8 @@ class Ranked:
         ]
 
     def _tail(self) -> list[str]:
-        return [f"Not measured yet: {', '.join(self.missing)}."] if self.missing else []
+        missing = [f"Not measured yet: {', '.join(self.missing)}."] if self.missing else []
+        return [*self.footnotes, *missing]
 
 
 def ranked(table: PaperTable, dataset: str, folder: Path | None = None) -> Ranked:
@@ -71,4 +73,5 @@ def ranked(table: PaperTable, dataset: str, folder: Path | None = None) -> Ranke
     paper = paper_on(of)
     results = claims.read_results(paper, folder)
     missing = tuple(name for name in paper.results if name not in results)
-    return Ranked(table, of, rank_rows(printed, measured), paper, paper.measure(results), missing)
+    footnotes = tuple(line.footnote for line in measured if line.footnote)
+    return Ranked(table, of, rank_rows(printed, measured), paper, paper.measure(results), missing, footnotes)

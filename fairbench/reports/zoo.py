@@ -5,9 +5,12 @@ from itertools import compress
 from pathlib import Path
 
 from fairbench.errors import OutcomesError
+from fairbench.leaderboard.misled import found_more_of
 from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics import AttackSummary, summarize
+from fairbench.metrics.misled import MISLED as LIMIT
 from fairbench.outcomes import Outcomes
+from fairbench.reports.board_text import MISLED
 from fairbench.reports.figures import class_panels
 from fairbench.reports.models import average_cell, worst_cell
 from fairbench.reports.text_tables import tabulated
@@ -23,6 +26,10 @@ _BESIDE = {
     ),
 }
 """Attacks beside PGD-20: column, and results with it, on the whole test split first; the first there is, is shown."""
+_NOTE_MISLED = (
+    f"{MISLED}: another attack breaks over {LIMIT:g} points more of the same examples than PGD-20, "
+    "whose figures mislead."
+)
 _HEADER = ("model", "images", "avg std", "worst std", "avg bndy", "avg rob", "worst rob", "CAU")
 
 
@@ -31,7 +38,8 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
 
     Models measured on fewer classes than others are left out. Errors in percent with 95 % intervals. Those of a sample
     come after those of the whole test split, and the column "images" is there if there are any. CW-20 and AutoAttack
-    have columns where they were run on a model, and their own number of images.
+    have columns where they were run on a model, and their own number of images. Models that they break much more of are
+    marked, and come after the others.
 
     Raises
     ------
@@ -39,17 +47,22 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         A result is damaged.
     """
     names = result_names(folder)
-    rows: list[tuple[bool, float, list[str]]] = []
+    rows: list[tuple[bool, bool, float, list[str]]] = []
     kept = _of_all_classes(dataset, names, folder)
     for model, (name, outcomes) in kept.items():
-        found = summarize(outcomes).attacks["pgd20"]
-        cells = [*_cells(model, found), *(cell for other in _BESIDE for cell in _beside(model, other, names, folder))]
-        rows.append((name == f"{model}.{_PGD[-1]}", found.worst_rob, cells))
+        found, more = summarize(outcomes).attacks["pgd20"], found_more_of(outcomes, folder)
+        misled = more is not None and more.misled
+        cells = [f"`{model}`{f' {MISLED}' if misled else ''}", f"{found.n:,}", *_cells(found)]
+        cells += [cell for other in _BESIDE for cell in _beside(model, other, names, folder)]
+        rows.append((name == f"{model}.{_PGD[-1]}", misled, found.worst_rob, cells))
+    if not rows:
+        return ""
     header = [*_HEADER, *(f"{what} ({other})" for other in _BESIDE for what in ("avg rob", "worst rob", "images"))]
     shown = [True, any(sample for sample, *_ in rows), *[True] * 6]
     shown += [any(row[start + 2] for *_, row in rows) for start in range(8, len(header), 3) for _ in range(3)]
     cells_shown = [[*compress(row, shown)] for *_, row in sorted(rows)]
-    return tabulated(cells_shown, [*compress(header, shown)], "github", "left") if rows else ""
+    table = tabulated(cells_shown, [*compress(header, shown)], "github", "left")
+    return f"{table}\n\n{_NOTE_MISLED}" if any(misled for _, misled, *_ in rows) else table
 
 
 def _of_all_classes(dataset: str, names: Sequence[str], folder: Path | None) -> dict[str, tuple[str, Outcomes]]:
@@ -80,9 +93,8 @@ def draw_models(models: Sequence[str], path: Path, folder: Path | None = None) -
     class_panels(panels, path, epsilon="8/255")
 
 
-def _cells(model: str, found: AttackSummary) -> list[str]:
-    cells = [f"`{model}`", f"{found.n:,}"]
-    cells += [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
+def _cells(found: AttackSummary) -> list[str]:
+    cells = [average_cell(found, "avg_std"), worst_cell(found, "worst_std"), average_cell(found, "avg_bndy")]
     cells += [average_cell(found, "avg_rob"), worst_cell(found, "worst_rob")]
     return [*cells, fraction(found.cau, found.intervals["cau"])]
 

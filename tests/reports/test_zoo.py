@@ -38,6 +38,18 @@ def test_what_was_measured_on_a_sample_comes_last_and_says_so(tmp_path):
     assert rows[2:] == [["`standard_lenet5_fashion_mnist`", "10,000"], ["`bat_lenet5_fashion_mnist`", "1,000"]]
 
 
+def test_a_model_that_pgd_is_misled_on_is_marked_and_comes_last(tmp_path):
+    for name in ("gairat", "standard"):
+        for kind in ("standard", "quick.attacks-pgd20-autoattack"):
+            write_result(read_result(f"{name}_lenet5_fashion_mnist.{kind}"), tmp_path)
+    lines = zoo_table("fashion_mnist", tmp_path).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:4]] == [
+        "`standard_lenet5_fashion_mnist`",
+        "`gairat_lenet5_fashion_mnist` †",
+    ]
+    assert lines[5].startswith("†: another attack breaks over 6 points more")
+
+
 def test_models_of_features_have_a_table_too(cli):
     ran = cli("models", "results", "--dataset", "adult")
     assert ran.code == 0, ran.err
@@ -46,7 +58,10 @@ def test_models_of_features_have_a_table_too(cli):
         found = summarize(read_result(f"{name}.sooksatra2022")).attacks["pgd20"]
         (row,) = (line for line in ran.out.splitlines() if f"`{name}`" in line)
         assert f"{found.avg_rob:.2f} [" in row
-    assert len(ran.out.splitlines()) == 2 + 3
+        assert f"`{name}` †" in row, "AutoAttack breaks every row"
+    table, note = ran.out.strip().split("\n\n")
+    assert len(table.splitlines()) == 2 + 3
+    assert "over 6 points more of the same examples" in note
 
 
 @pytest.mark.parametrize("name", TRAINED)

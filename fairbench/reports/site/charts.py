@@ -41,7 +41,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Front:
-    """The figure of a board: points, the corners of the front's line, and rows too far off to be drawn."""
+    """The figure of a board: points, the corners of the front's line, and rows far off or misled, not drawn."""
 
     x: Axis
     y: Axis
@@ -81,9 +81,9 @@ def axis(values: Sequence[float], *, least: float = -math.inf, most: float = mat
 def front(board: Board) -> Front | None:
     """Return the figure of a board's ranked entries; None where there is none to draw."""
     known = [r for r in board.ranked if math.isfinite(r.value("avg_rob")) and math.isfinite(r.value("worst_rob"))]
-    if not known:
-        return None
     rows = near(known)
+    if not rows:
+        return None
     reach = [[*_ends(r, column), r.value(column)] for column in ("avg_rob", "worst_rob") for r in rows]
     x = axis([v for ends in reach[: len(rows)] for v in ends], least=-1, most=101)
     y = axis([v for ends in reach[len(rows) :] for v in ends], least=-1, most=101)

@@ -69,6 +69,11 @@ class Place:
         return self.entry.attack.attack != "autoattack"
 
     @property
+    def misled(self) -> str:
+        """What a stronger attack finds, where that is so much that the robust error misleads."""
+        return str(self.entry.found_more) if self.entry.misled else ""
+
+    @property
     def mark(self) -> str:
         """How gradients were computed where it was not in float32."""
         return "" if self.entry.precision == "float32" else BF16
