@@ -3,8 +3,6 @@
 Each finding is one sentence; the report and the manifest carry them as warnings. ``docs/warnings.md`` says what to do.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -16,7 +14,6 @@ from fairbench.errors import ModelError
 from fairbench.evaluation.attack_kinds import is_pgd
 from fairbench.metrics import Summary
 from fairbench.metrics.misled import MISLED
-from fairbench.metrics.summary import AttackSummary
 from fairbench.models.base import Normalize
 from fairbench.outcomes import Outcomes
 
@@ -94,20 +91,20 @@ def check_results(summary: Summary) -> list[str]:
     """Return warnings that need the finished table: attacks that disagree, and a model that is broken everywhere."""
     found = []
     autoattack = summary.attacks.get("autoattack")
-    both = [attack for name, attack in summary.attacks.items() if is_pgd(name)]
-    on_margin = _strongest(attack for attack in both if attack.attack.startswith("cw"))
-    on_entropy = _strongest(attack for attack in both if attack.attack.startswith("pgd"))
-    pgd = _strongest(both)
+    pgds = [attack for name, attack in summary.attacks.items() if is_pgd(name)]
+    pgd = max(pgds, key=lambda attack: attack.avg_rob, default=None)
     if autoattack is not None and pgd is not None and (more := autoattack.avg_rob - pgd.avg_rob) > _STRONGER:
         found.append(
             f"AutoAttack breaks {more:.1f} points more than {pgd.attack}: gradients are likely masked; trust "
             "AutoAttack's figures."
         )
-    if on_margin is not None and on_entropy is not None and (more := on_margin.avg_rob - on_entropy.avg_rob) > MISLED:
-        found.append(
-            f"{on_margin.attack} breaks {more:.1f} points more than {on_entropy.attack}: the cross-entropy misleads "
-            "PGD here; run autoattack, and trust its figures."
-        )
+    for on_margin in pgds:
+        on_entropy = summary.attacks.get(on_margin.attack.replace("cw", "pgd"), on_margin)
+        if (more := round(on_margin.avg_rob - on_entropy.avg_rob, 9)) > MISLED:
+            found.append(
+                f"{on_margin.attack} breaks {more:.1f} points more than {on_entropy.attack}: the cross-entropy "
+                f"misleads PGD here; {'run' if autoattack is None else 'trust'} autoattack."
+            )
     for attack in summary.attacks.values():
         least = attack.classes["rob"].min()
         if least >= _BROKEN > attack.avg_std:
@@ -116,11 +113,6 @@ def check_results(summary: Summary) -> list[str]:
                 "is then no sign of fairness."
             )
     return found
-
-
-def _strongest(attacks: Iterable[AttackSummary]) -> AttackSummary | None:
-    """Return the attack with the largest average robust error; None of none."""
-    return max(attacks, key=lambda attack: attack.avg_rob, default=None)
 
 
 def check_proposals(outcomes: Outcomes) -> list[str]:

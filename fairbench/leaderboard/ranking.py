@@ -1,7 +1,7 @@
 """Entries of the board and their order: per dataset and threat model, every figure recomputed from an outcome table."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -154,18 +154,15 @@ def read_entries(board: Path) -> list[Entry]:
     """
     folder = kept_folder(board)
     kept_results = {name: read_result(name, folder) for name in result_names(folder)}
-    of_model: dict[tuple[Any, ...], list[Outcomes]] = {}
-    for outcomes in filter(by_the_protocol, kept_results.values()):
-        of_model.setdefault(subject(outcomes), []).append(outcomes)
     entries = []
     for name, outcomes in kept_results.items():
-        others = of_model.get(subject(outcomes), [])
-        entry = _kept(outcomes, others, result_path(name, folder).with_suffix(".parquet"))
-        entries += [] if entry is None else [entry]
+        entry = _kept(outcomes, result_path(name, folder).with_suffix(".parquet"))
+        entries += [] if entry is None else [(entry, outcomes)]
     for kept in versions(board).values():
         version = max(kept)
-        entries.append(_submitted(*read_submission(kept[version]), version, kept[version] / TABLE))
-    return _one_each(_of_all_classes(entries))
+        card, outcomes = read_submission(kept[version])
+        entries.append((_submitted(card, outcomes, version, kept[version] / TABLE), outcomes))
+    return _one_each(_of_all_classes(_with_stronger(entries, kept_results.values())))
 
 
 def kept_folder(board: Path) -> Path:
@@ -256,12 +253,12 @@ def errs_less(better: Entry, worse: Entry, column: str) -> bool:
     """Return whether a lower figure of the first says that it errs less: not always, if the attacks are not the same.
 
     PGD-20 gives a lower bound of what AutoAttack would find, and where a stronger attack is known to find much more,
-    one that says nothing. A robust error that is lower under AutoAttack is so all
-    the more under one attack for both; one that is lower under PGD-20 may not be, and of CRU_s, a difference, neither.
+    one that says nothing. A robust error that is lower under AutoAttack is so all the more under one attack for both;
+    one that is lower under PGD-20 may not be, and of CRU_s, a difference, neither.
     """
     if column in _WITHOUT_ATTACK:
         return True
-    if better.misled:
+    if better.misled or (worse.misled and column == "cru_s"):
         return False
     if better.attack.attack == worse.attack.attack:
         return True
@@ -311,7 +308,20 @@ def _confusion(outcomes: Outcomes, attack: str) -> np.ndarray:
     return np.bincount(cells, minlength=k * k).reshape(k, k)
 
 
-def _kept(outcomes: Outcomes, others: Sequence[Outcomes], table: Path) -> Entry | None:
+def _with_stronger(entries: Iterable[tuple[Entry, Outcomes]], kept: Iterable[Outcomes]) -> list[Entry]:
+    """Add to the entries judged by PGD-20 what stronger attacks break beyond it, by the kept results."""
+    of_subject: dict[Hashable, list[Outcomes]] = {}
+    for outcomes in kept:
+        of_subject.setdefault(subject(outcomes), []).append(outcomes)
+    known = []
+    for entry, outcomes in entries:
+        about = subject(outcomes)
+        others = of_subject.get(about, []) if about is not None and entry.attack.attack == _ATTACKS[-1] else []
+        known.append(replace(entry, found_more=found_more(outcomes, others)))
+    return known
+
+
+def _kept(outcomes: Outcomes, table: Path) -> Entry | None:
     """Return the entry of a kept result; None for one that no board ranks."""
     protocol, name = outcomes.manifest["protocol"], str(outcomes.manifest["model"]["name"])
     sample = protocol["name"] == "quick"
@@ -330,7 +340,6 @@ def _kept(outcomes: Outcomes, others: Sequence[Outcomes], table: Path) -> Entry 
         attack=attack,
         extra_data=_extra_data_of_zoo(name) if zoo else None,
         precision=outcomes.precision,
-        found_more=found_more(outcomes, others) if attack.attack == _ATTACKS[-1] else None,
         evidence=Evidence(table, outcomes.manifest, _confusion(outcomes, attack.attack)),
     )
 

@@ -8,6 +8,8 @@ from fairbench.outcomes import Outcomes
 MISLED = 6.0
 """Points of robust error that a stronger attack may find more before PGD's figure misleads. Of the zoo's robust models
 of images it finds -1.3 to 4.4 more on all but GAIRAT's two, on those 7.4 and 9.8 (docs/zoo.md, docs/zoo_cifar10.md)."""
+LEAST = 500
+"""Examples from which on a difference of that size is more than chance."""
 PGD = "pgd20"
 _STRONGER = ("autoattack", "cw20")
 NAMES = {"autoattack": "AutoAttack", "cw20": "CW-20"}
@@ -55,15 +57,17 @@ def found_more(outcomes: Outcomes, others: Iterable[Outcomes]) -> FoundMore | No
     Returns
     -------
     FoundMore or None
-        None where none was run on the same examples.
+        None where none was run on the same examples, :data:`LEAST` of them.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> frame = pd.DataFrame({"index": [0, 1, 2, 3], "label": [0, 0, 1, 1], "clean_pred": [0, 0, 1, 1]})
-    >>> weak = Outcomes(frame.assign(pgd20_pred=[1, 0, 1, 1]), {})
-    >>> str(found_more(weak, [Outcomes(frame.assign(cw20_pred=[1, 1, 1, 1]), {})]))
-    'CW-20 breaks 25.0 points more of 4 examples'
+    >>> frame = pd.DataFrame({"index": range(1000), "label": 0, "clean_pred": 0})
+    >>> weak = frame.assign(pgd20_pred=[1] * 300 + [0] * 700)
+    >>> strong = frame.assign(cw20_pred=[1] * 370 + [0] * 630)
+    >>> manifest = {"dataset": {"classes": ["cat", "dog"]}}
+    >>> str(found_more(Outcomes(weak, manifest), [Outcomes(strong, manifest)]))
+    'CW-20 breaks 7.0 points more of 1,000 examples'
     """
     if PGD not in outcomes.attacks:
         return None
@@ -71,8 +75,9 @@ def found_more(outcomes: Outcomes, others: Iterable[Outcomes]) -> FoundMore | No
     found = []
     for other in others:
         for attack in (name for name in _STRONGER if name in other.attacks):
-            both = weak.merge(other.frame[["index", f"{attack}_pred"]].dropna(), on="index")
-            if len(both):
-                more = (both[f"{attack}_pred"] != both["label"]).mean() - (both[f"{PGD}_pred"] != both["label"]).mean()
-                found.append(FoundMore(attack, 100 * float(more), len(both)))
+            strong = other.frame[["index", "label", f"{attack}_pred"]].rename(columns={f"{attack}_pred": "strong_pred"})
+            both = weak.merge(strong.dropna(), on=["index", "label"])
+            if len(both) >= LEAST:
+                more = (both["strong_pred"] != both["label"]).sum() - (both[f"{PGD}_pred"] != both["label"]).sum()
+                found.append(FoundMore(attack, 100 * int(more) / len(both), len(both)))
     return max(found, key=lambda one: one.points, default=None)

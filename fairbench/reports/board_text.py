@@ -52,7 +52,10 @@ def misled_text(board: Board) -> str:
     if not found:
         return ""
     known = "; ".join(dict.fromkeys(f"{entry.name}: {entry.found_more}" for entry in found))
-    return f"a stronger attack finds much more, so PGD-20's figures mislead; last, ahead of none, on no front ({known})"
+    return (
+        "a stronger attack finds much more, so PGD-20's figures mislead; by robust errors last, ahead of none, on no "
+        f"front ({known})"
+    )
 
 
 def extra_data_text(entry: Entry) -> str:

@@ -59,6 +59,8 @@ class Line:
         Of this row, where they are not the column's.
     unlike
         Keys of columns whose measured value is on another scale than the printed one: no difference is given.
+    misled
+        Whether PGD-20 is known to be misled on the model that was measured.
     """
 
     names: tuple[str, ...]
@@ -71,6 +73,7 @@ class Line:
     more: tuple[str, ...] = ()
     decimals: int | None = None
     unlike: tuple[str, ...] = ()
+    misled: bool = False
 
     @property
     def title(self) -> str:

@@ -127,7 +127,7 @@ def _line(
     outcomes = read_result(result, folder)
     misled = misled_line(", ".join((*names, "here")), outcomes, folder)
     footnote = " ".join(filter(None, (footnote, misled)))
-    return Line(names, printed, {HERE: _cells(outcomes)}, {HERE: result}, (), footnote)
+    return Line(names, printed, {HERE: _cells(outcomes)}, {HERE: result}, (), footnote, misled=bool(misled))
 
 
 def _cells(outcomes: Outcomes) -> dict[str, Cell]:
@@ -189,10 +189,16 @@ def rank_rows(printed: Sequence[Line], measured: Sequence[Line]) -> dict[str, di
     found: dict[str, dict[str, Ranks]] = {name: {} for name in here}
     for metric in METRICS:
         paper = pd.Series([papers[name][metric] for name in here]).rank(method="min").astype(int)
-        places = rank_ranges([line.measured[HERE][metric].interval for line in here.values()])
+        tells = partial(_errs_less, [line.misled for line in here.values()], metric)
+        places = rank_ranges([line.measured[HERE][metric].interval for line in here.values()], tells)
         for name, first, range_here in zip(here, paper, places, strict=True):
             found[name][metric] = Ranks(int(first), range_here)
     return found
+
+
+def _errs_less(misled: Sequence[bool], metric: str, better: int, _worse: int) -> bool:
+    """Return whether a lower value says that a method errs less: not under attack, where PGD-20 is misled on it."""
+    return metric in ("avg_std", "worst_std") or not misled[better]
 
 
 def ranks_as_text(ranks: Mapping[str, Mapping[str, Ranks]], tablefmt: str) -> str:

@@ -43,7 +43,13 @@ class Ranked:
             for name, of in self.ranks.items()
         }
         observations = claims.to_dict(self.paper, self.claims, self.missing)
-        return {"table": self.table.key, "dataset": self.dataset, "ranks": ranks, "observations": observations}
+        return {
+            "table": self.table.key,
+            "dataset": self.dataset,
+            "ranks": ranks,
+            "footnotes": [*self.footnotes],
+            "observations": observations,
+        }
 
     def _head(self) -> list[str]:
         beside = f" The printed ranks and the claimed numbers are of {CIFAR10}." if self.dataset == FASHION else ""

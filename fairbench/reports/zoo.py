@@ -18,8 +18,9 @@ from fairbench.reports.values import fraction
 
 _PGD = ("standard", "sooksatra2022", "quick")
 """Protocols with PGD-20: on the whole test split of images, and of features, and on a sample; the first is shown."""
+_WITH_CW20 = ("pgd20-cw20", "cw20")
 _BESIDE = {
-    "CW-20": ("cw20", (".standard.attacks-cw20", ".quick.attacks-cw20")),
+    "CW-20": ("cw20", tuple(f".{protocol}.attacks-{a}" for protocol in ("standard", "quick") for a in _WITH_CW20)),
     "AutoAttack": (
         "autoattack",
         (".leaderboard", ".quick.attacks-pgd20-autoattack", ".sooksatra2022.attacks-pgd20-autoattack"),

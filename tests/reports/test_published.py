@@ -271,4 +271,8 @@ def test_a_row_that_pgd_is_misled_on_has_a_footnote():
     assert lines["GAIRAT"] == (
         "CIFAR-10, GAIRAT, here: CW-20 breaks 9.8 points more of 1,000 examples than PGD-20, whose figures mislead."
     )
-    assert lines["GAIRAT"] in ranked(TABLE_3, "cifar10").as_text()
+    found = ranked(TABLE_3, "cifar10")
+    assert lines["GAIRAT"] in found.as_text()
+    assert found.to_dict()["footnotes"] == [lines["GAIRAT"]]
+    assert found.ranks["GAIRAT"]["worst_rob"].here == found.ranks["FAT"]["worst_rob"].here == (1, 2)
+    assert found.ranks["FAT"]["avg_std"].here == (1, 1)
