@@ -84,6 +84,7 @@ def submit(
         "replaces": replaces,
         "trained_against": _trained_against(threat_epsilon),
     }
+    _check_dataset(dataset)
     _card(said | {"dataset": dataset or "none", "architecture": "none"}, weights_url, "0" * 64)  # before hours go by
     loading: dict[str, Any] = {
         "dataset": dataset,
@@ -126,6 +127,19 @@ def _evaluate_and_pack(
     pack(out, card, outcomes, packed)
     for attack in summarize(outcomes).attacks.values():
         print(gist(attack))
+
+
+def _check_dataset(name: str | None) -> None:
+    """Raise unless a dataset is one that others have too."""
+    from fairbench.datasets.named import NAMED
+    from fairbench.registry import suggest
+
+    if name is not None and name not in NAMED:
+        near = suggest(name, list(NAMED))
+        raise OutcomesError(
+            f"--dataset {name}: boards are of the datasets that `fairbench datasets` lists, and this is for fairbench "
+            f"evaluate.{near}"
+        )
 
 
 def _key(title: str) -> str:

@@ -41,20 +41,24 @@ def passes(training: Mapping[str, Any]) -> float | None:
 
 
 def trained_note(models: Iterable[str]) -> str | None:
-    """Say from what and for how long models of the zoo were trained; None where no card does.
+    """Say from what and for how long models of the zoo, and those before them, were trained; None where no card does.
 
     Examples
     --------
-    >>> trained_note(["bat_resnet18", "pgd_at_resnet18"])
-    'Trained here: 1 pass over the training images from pgd2_resnet18 (bat_resnet18, pgd_at_resnet18).'
+    >>> print(trained_note(["bat_resnet18", "pgd_at_resnet18"]).replace("; ", ";\\n"))
+    Trained here: 1 pass over the training images from pgd2_resnet18 (bat_resnet18, pgd_at_resnet18);
+    3 passes over the training images from natural_resnet18 (pgd2_resnet18).
     """
     groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(models):
+    names = [*dict.fromkeys(models)]
+    for name in names:  # which grows by what they start from
         training = (zoo_card(name) or {}).get("training") or {}
         if (count := passes(training)) is None:
             continue
         recipe = training.get("recipe") or {}
         start = recipe.get("start")
+        if start is not None and start not in names and recipe.get("method") not in ATTACKS_ITS_START:
+            names.append(start)
         beside = f"fresh weights, on attacks made for {start}" if recipe.get("method") in ATTACKS_ITS_START else start
         what = f"{count:g} pass{'' if count == 1 else 'es'} over the training images"
         groups.setdefault(f"{what} from {beside or 'fresh weights'}", []).append(name)

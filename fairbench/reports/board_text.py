@@ -1,6 +1,7 @@
 """Names and texts that the board's tables and its pages have in common."""
 
 from fairbench.leaderboard.ranking import Board, Entry, Row, range_text
+from fairbench.reports.tables import with_ties
 from fairbench.reports.values import epsilon_text, fraction, rate
 
 NAMES = {
@@ -70,5 +71,8 @@ def figure_text(row: Row, column: str) -> str:
 
 
 def worst_class(row: Row, column: str) -> str | None:
-    """Return the class that a worst-class figure is of."""
-    return getattr(row.entry.attack, f"{column}_class", None)
+    """Return the class that a worst-class figure is of, and how many others are as bad."""
+    name = getattr(row.entry.attack, f"{column}_class", None)
+    if name is None:
+        return None
+    return with_ties(name, row.entry.attack.classes[column.removeprefix("worst_")], row.value(column))

@@ -176,6 +176,8 @@ def test_weights_at_an_address(cli: Cli, checkpoint: Path, tmp_path: Path, monke
             "'http://a.org/w.pt' is not an address that begins with https",
         ),
         (("--replaces", "mine"), "replaces: 'mine' is not the name of an entry"),
+        (("--dataset", "mine.npz"), "--dataset mine.npz: boards are of the datasets that `fairbench datasets` lists"),
+        (("--dataset", "cifar-10"), "Did you mean 'cifar10'?"),
     ],
 )
 def test_a_card_that_would_be_refused_is_refused_before_the_evaluation(

@@ -149,6 +149,16 @@ def test_a_lower_bound_pushes_nothing_off_the_front_that_autoattack_was_run_on(m
     assert "those of PGD-20 push off none of AutoAttack" in report.as_markdown(found)
 
 
+def test_a_worst_class_names_how_many_are_as_bad(tmp_path):
+    whole = outcomes("broken", 100)
+    whole.frame["pgd20_pred"] = 1 - whole.frame["label"]
+    write_result(whole, tmp_path / "results")
+    (found,) = boards(read_entries(tmp_path))
+    assert "100.00 [100.0, 100.0] a (and 1 more)" in report.as_markdown(found)
+    (row,) = csv.DictReader(io.StringIO(report.as_csv(found)))
+    assert row["worst_rob_class"] == "a", "numbers' files have the name alone"
+
+
 def test_attacks_are_told_apart_only_where_they_matter(mixed):
     a, b = (row.entry for row in boards(read_entries(mixed))[0].ranked[:2])
     assert errs_less(a, b, "cau")

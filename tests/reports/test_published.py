@@ -107,7 +107,8 @@ def test_the_measured_half_is_that_of_the_kept_result_and_empty_without_one(kept
     assert cells(text[at + 1])[2:] == ["here", *[""] * 6]
     assert "Not measured yet as this table needs it: trades1_resnet18, frl005_resnet18, frl007_resnet18." in text
     how = "1 pass over the training images from pgd2_resnet18"
-    assert f"Trained here: {how} (pgd_at_resnet18, trades6_resnet18, bat_resnet18)." in text
+    before = "3 passes over the training images from natural_resnet18 (pgd2_resnet18)"
+    assert f"Trained here: {how} (pgd_at_resnet18, trades6_resnet18, bat_resnet18); {before}." in text
 
 
 FOOTNOTES = {
