@@ -74,6 +74,11 @@ class Place:
         return str(self.entry.found_more) if self.entry.misled else ""
 
     @property
+    def misled_line(self) -> str:
+        """That, with the title of the entry."""
+        return f"{self.entry.title}: {self.misled}"
+
+    @property
     def mark(self) -> str:
         """How gradients were computed where it was not in float32."""
         return "" if self.entry.precision == "float32" else BF16
