@@ -13,7 +13,7 @@ from fairbench.datasets import Dataset
 from fairbench.errors import ModelError
 from fairbench.evaluation.attack_kinds import is_pgd
 from fairbench.metrics import Summary
-from fairbench.metrics.misled import MISLED
+from fairbench.metrics.misled import LIMIT
 from fairbench.models.base import Normalize
 from fairbench.outcomes import Outcomes
 
@@ -100,7 +100,7 @@ def check_results(summary: Summary) -> list[str]:
         )
     for on_margin in pgds:
         on_entropy = summary.attacks.get(on_margin.attack.replace("cw", "pgd"), on_margin)
-        if (more := round(on_margin.avg_rob - on_entropy.avg_rob, 9)) > MISLED:
+        if (more := round(on_margin.avg_rob - on_entropy.avg_rob, 9)) > LIMIT:
             found.append(
                 f"{on_margin.attack} breaks {more:.1f} points more than {on_entropy.attack}: the cross-entropy "
                 f"misleads PGD here; {'run' if autoattack is None else 'trust'} autoattack."

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from fairbench.outcomes import Outcomes
 
-MISLED = 6.0
+LIMIT = 6.0
 """Points of robust error that a stronger attack may find more before PGD's figure misleads. Of the zoo's robust models
 of images it finds -1.3 to 4.4 more on all but GAIRAT's two, on those 7.4 and 9.8 (docs/zoo.md, docs/zoo_cifar10.md)."""
 LEAST = 500
 """Examples from which on a difference of that size is more than chance."""
 PGD = "pgd20"
-_STRONGER = ("autoattack", "cw20")
 NAMES = {"autoattack": "AutoAttack", "cw20": "CW-20"}
 """The stronger attacks, as people call them."""
 
@@ -37,7 +36,7 @@ class FoundMore:
     @property
     def misled(self) -> bool:
         """Whether that is so much that PGD-20's figure misleads."""
-        return self.points > MISLED
+        return self.points > LIMIT
 
     def __str__(self) -> str:
         """Return "CW-20 breaks 9.8 points more of 1,000 examples"."""
@@ -74,7 +73,7 @@ def found_more(outcomes: Outcomes, others: Iterable[Outcomes]) -> FoundMore | No
     weak = outcomes.frame[["index", "label", f"{PGD}_pred"]].dropna()
     found = []
     for other in others:
-        for attack in (name for name in _STRONGER if name in other.attacks):
+        for attack in (name for name in NAMES if name in other.attacks):
             strong = other.frame[["index", "label", f"{attack}_pred"]].rename(columns={f"{attack}_pred": "strong_pred"})
             both = weak.merge(strong.dropna(), on=["index", "label"])
             if len(both) >= LEAST:

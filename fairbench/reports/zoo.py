@@ -8,7 +8,7 @@ from fairbench.errors import OutcomesError
 from fairbench.leaderboard.misled import found_more_of
 from fairbench.leaderboard.results import read_result, result_names
 from fairbench.metrics import AttackSummary, summarize
-from fairbench.metrics.misled import MISLED as LIMIT
+from fairbench.metrics.misled import LIMIT, NAMES
 from fairbench.outcomes import Outcomes
 from fairbench.reports.board_text import MISLED
 from fairbench.reports.figures import class_panels
@@ -20,13 +20,10 @@ _PGD = ("standard", "sooksatra2022", "quick")
 """Protocols with PGD-20: on the whole test split of images, and of features, and on a sample; the first is shown."""
 _WITH_CW20 = ("pgd20-cw20", "cw20")
 _BESIDE = {
-    "CW-20": ("cw20", tuple(f".{protocol}.attacks-{a}" for protocol in ("standard", "quick") for a in _WITH_CW20)),
-    "AutoAttack": (
-        "autoattack",
-        (".leaderboard", ".quick.attacks-pgd20-autoattack", ".sooksatra2022.attacks-pgd20-autoattack"),
-    ),
+    "cw20": tuple(f".{protocol}.attacks-{a}" for protocol in ("standard", "quick") for a in _WITH_CW20),
+    "autoattack": (".leaderboard", ".quick.attacks-pgd20-autoattack", ".sooksatra2022.attacks-pgd20-autoattack"),
 }
-"""Attacks beside PGD-20: column, and results with it, on the whole test split first; the first there is, is shown."""
+"""Attacks beside PGD-20, and results with them, on the whole test split first; the first there is, is shown."""
 _NOTE_MISLED = (
     f"{MISLED}: another attack breaks over {LIMIT:g} points more of the same examples than PGD-20, "
     "whose figures mislead."
@@ -54,11 +51,11 @@ def zoo_table(dataset: str, folder: Path | None = None) -> str:
         found, more = summarize(outcomes).attacks["pgd20"], found_more_of(outcomes, folder)
         misled = more is not None and more.misled
         cells = [f"`{model}`{f' {MISLED}' if misled else ''}", f"{found.n:,}", *_cells(found)]
-        cells += [cell for other in _BESIDE for cell in _beside(model, other, names, folder)]
+        cells += [cell for attack in _BESIDE for cell in _beside(model, attack, names, folder)]
         rows.append((name == f"{model}.{_PGD[-1]}", misled, found.worst_rob, cells))
     if not rows:
         return ""
-    header = [*_HEADER, *(f"{what} ({other})" for other in _BESIDE for what in ("avg rob", "worst rob", "images"))]
+    header = [*_HEADER, *(f"{what} ({NAMES[one]})" for one in _BESIDE for what in ("avg rob", "worst rob", "images"))]
     shown = [True, any(sample for sample, *_ in rows), *[True] * 6]
     shown += [any(row[start + 2] for *_, row in rows) for start in range(8, len(header), 3) for _ in range(3)]
     cells_shown = [[*compress(row, shown)] for *_, row in sorted(rows)]
@@ -100,10 +97,9 @@ def _cells(found: AttackSummary) -> list[str]:
     return [*cells, fraction(found.cau, found.intervals["cau"])]
 
 
-def _beside(model: str, other: str, names: Sequence[str], folder: Path | None) -> list[str]:
+def _beside(model: str, attack: str, names: Sequence[str], folder: Path | None) -> list[str]:
     """Return a model's robust errors under another attack, and on how many images; the last is empty of none."""
-    attack, kinds = _BESIDE[other]
-    name = next((model + kind for kind in kinds if model + kind in names), None)
+    name = next((model + kind for kind in _BESIDE[attack] if model + kind in names), None)
     if name is None:
         return ["not measured", "not measured", ""]
     found = summarize(read_result(name, folder)).attacks[attack]
