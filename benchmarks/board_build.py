@@ -18,7 +18,8 @@ import pandas as pd
 
 from fairbench import provenance
 from fairbench.leaderboard.card import card_of
-from fairbench.leaderboard.ranking import boards, read_entries
+from fairbench.leaderboard.entries import read_entries
+from fairbench.leaderboard.ranking import boards
 from fairbench.leaderboard.submission import pack
 from fairbench.outcomes import Outcomes
 from fairbench.outcomes.identity import run_identity

@@ -131,7 +131,8 @@ def show(
     """Print the board."""
     from fairbench.errors import OutcomesError
     from fairbench.files import user_path
-    from fairbench.leaderboard.ranking import boards, read_entries, with_names
+    from fairbench.leaderboard.entries import read_entries
+    from fairbench.leaderboard.ranking import boards, with_names
     from fairbench.registry import suggest
     from fairbench.reports import board as report
 

@@ -15,15 +15,8 @@ from filelock import FileLock
 from fairbench.errors import OutcomesError
 from fairbench.files import cannot_write, make_folder, named_in, replacing_folder
 from fairbench.leaderboard.board import SUBMISSIONS
-from fairbench.leaderboard.ranking import (
-    COLUMNS,
-    SORT,
-    Board,
-    Row,
-    boards,
-    kept_folder,
-    read_entries,
-)
+from fairbench.leaderboard.entries import kept_folder, read_entries
+from fairbench.leaderboard.ranking import COLUMNS, SORT, Board, Row, boards
 from fairbench.leaderboard.searches import read_searches
 from fairbench.provenance import sha256_plain
 from fairbench.reports import site

@@ -7,7 +7,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from fairbench.leaderboard.ranking import Board, Entry, Row, front_line, near
+from fairbench.leaderboard.entries import Entry
+from fairbench.leaderboard.ranking import Board, Row, front_line, near
 from fairbench.reports.board_text import MISLED, title
 from fairbench.reports.drawing import figure_file
 

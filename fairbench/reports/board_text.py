@@ -1,6 +1,7 @@
 """Names and texts that the board's tables and its pages have in common."""
 
-from fairbench.leaderboard.ranking import Board, Entry, Row, range_text
+from fairbench.leaderboard.entries import Entry
+from fairbench.leaderboard.ranking import Board, Row, range_text
 from fairbench.reports.tables import with_ties
 from fairbench.reports.values import epsilon_text, fraction, rate
 

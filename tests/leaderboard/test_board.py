@@ -17,7 +17,8 @@ from fairbench.errors import OutcomesError
 from fairbench.leaderboard.board import add_submission, place_on, read_submission, taken, versions
 from fairbench.leaderboard.check import check_submission
 from fairbench.leaderboard.checked import Latest, Rules
-from fairbench.leaderboard.ranking import SORT, boards, read_entries
+from fairbench.leaderboard.entries import read_entries
+from fairbench.leaderboard.ranking import SORT, boards
 from fairbench.reports.board import TABLES, _write_tables, build
 
 

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from fairbench import Outcomes
+from fairbench.leaderboard.entries import read_entries
 from fairbench.leaderboard.misled import misled_line
-from fairbench.leaderboard.ranking import boards, errs_less, read_entries
+from fairbench.leaderboard.ranking import boards, errs_less
 from fairbench.leaderboard.results import write_result
 from fairbench.metrics.misled import found_more
 from fairbench.reports import board as report

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from fairbench import Outcomes
-from fairbench.leaderboard.ranking import boards, read_entries
+from fairbench.leaderboard.entries import read_entries
+from fairbench.leaderboard.ranking import boards
 from fairbench.leaderboard.results import write_result
 from fairbench.reports import board as report
 

@@ -11,16 +11,8 @@ from made_submissions import submit
 
 from fairbench import Outcomes
 from fairbench.errors import OutcomesError
-from fairbench.leaderboard.ranking import (
-    COLUMNS,
-    _extra_data_of_zoo,
-    boards,
-    errs_less,
-    front_line,
-    pareto_front,
-    rank_ranges,
-    read_entries,
-)
+from fairbench.leaderboard.entries import _extra_data_of_zoo, read_entries
+from fairbench.leaderboard.ranking import COLUMNS, boards, errs_less, front_line, pareto_front, rank_ranges
 from fairbench.leaderboard.results import write_result
 from fairbench.reports import board as report
 

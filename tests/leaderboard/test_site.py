@@ -13,7 +13,8 @@ from made_submissions import content, submit
 
 from fairbench.errors import OutcomesError
 from fairbench.files import data_folder
-from fairbench.leaderboard.ranking import Board, Entry, Evidence, Row, boards, read_entries
+from fairbench.leaderboard.entries import Entry, Evidence, read_entries
+from fairbench.leaderboard.ranking import Board, Row, boards
 from fairbench.leaderboard.results import results_folder
 from fairbench.metrics import summarize
 from fairbench.outcomes import Outcomes

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from fairbench.leaderboard.ranking import Board, Entry
+from fairbench.leaderboard.entries import Entry
+from fairbench.leaderboard.ranking import Board
 from fairbench.leaderboard.zoo_card import zoo_card
 from fairbench.outcomes import Outcomes
 from fairbench.reports.board_text import file_stem, title

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairbench.leaderboard.ranking import Board, Entry, Row
+from fairbench.leaderboard.entries import Entry
+from fairbench.leaderboard.ranking import Board, Row
 from fairbench.leaderboard.zoo_card import zoo_card
 from fairbench.reports.board_text import ATTACK_NAMES, BF16, extra_data_text, figure_text, rank_text, worst_class
 from fairbench.reports.site.links import file_name

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fairbench.leaderboard.ranking import Evidence
+from fairbench.leaderboard.entries import Evidence
 from fairbench.metrics.classwise import PRINTED_ERRORS
 from fairbench.provenance import sha256_file
 from fairbench.reports.board_text import file_stem
